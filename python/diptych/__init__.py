@@ -69,6 +69,7 @@ from ._functions import (
     value_and_grad,
 )
 from ._modules import AotModule, aot_module, compile
+from ._specs import spec
 from ._host.numbers import draws as _draws, floats as _floats, item as _item
 from ._torch import backward as _backward, batch_norm as _batch_norm, checkpoint as _checkpoint, distributed as _distributed, indexing as _indexing, memory as _memory, operators as _operators
 

@@ -9,6 +9,7 @@ import torch
 from . import _core
 from ._compiled import Compiled, as_written, named
 from ._modules import aot_module
+from ._specs import types_taken
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
 _CAPTURE_OPTIONS = frozenset({"name", "partition", "decompositions"})
@@ -46,7 +47,8 @@ def aot_function(function=None, **options):
 def capture_with(options: _core.Options, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
     """Captures function(*args, **kwargs) as capture() does, by the Options given. For a function that takes keywords which
     capture() would take for options; else capture(function, ..., partition="min_cut") says the same."""
-    return _core.capture_with(options, function, *args, **kwargs)
+    with types_taken(function, args, kwargs) as (args, kwargs):
+        return _core.capture_with(options, function, *args, **kwargs)
 
 
 def _is_taken(function):
@@ -62,7 +64,8 @@ def _is_taken(function):
 
 def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
     """Captures function(*args, **kwargs) and returns its Pair: the forward and the backward graph. Nothing is run and no
-    argument changes. The keywords partition, decompositions and name are options, as those of aot_function() are:
+    argument changes. Types alone will do: those that spec() makes, torch's FakeTensors, and meta tensors, which lie where the
+    other tensors lie; so will a module with such parameters. The keywords partition, decompositions and name are options, as those of aot_function() are:
     capture(f, x, partition="min_cut"). A keyword that the function takes itself is the function's.
     Errors: UserError for what a graph can't hold, naming it, and for an option of calls, such as dynamic; what the function
     itself raises."""
@@ -76,7 +79,7 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core
             f"[capture] {name} is an option of compiled functions, expected partition, decompositions or name; "
             "use aot_function(), or capture_with() if the function takes it"
         )
-    return _core.capture_with(_core.Options(**options), function, *args, **kwargs)
+    return capture_with(_core.Options(**options), function, *args, **kwargs)
 
 
 def _name_of_first(function):

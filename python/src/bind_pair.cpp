@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "diptych/pair/pair_call.h"
 #include "diptych/pair/pair_stablehlo.h"
+#include "diptych/pair/spec.h"
 #include "function.h"
 #include "host_watch.h"
 #include "tensors.h"
@@ -58,6 +59,17 @@ Returns (outputs, residuals).)")
       .def("stablehlo", py::overload_cast<const Pair&>(&stablehlo), py::call_guard<py::gil_scoped_release>(),
            "Both graphs as StableHLO modules. Errors: UserError as Graph.stablehlo().")
       .def("__str__", &Pair::code);
+  module.def(
+      "spec",
+      [](const std::vector<int64_t>& sizes, at::ScalarType dtype, at::Device device) {
+        return spec(sizes, dtype, device);
+      },
+      py::arg("sizes"), py::arg("dtype"), py::arg("device"), "A tensor without memory: see diptych.spec().");
+  module.def("spec_like", &spec_like, py::arg("like"), py::arg("device"),
+             "The spec of a tensor's sizes, strides, dtype and requires_grad, on a device.");
+  module.def(
+      "type_of", [](const at::Tensor& tensor) { return type_string(TensorMeta::of(tensor)); }, py::arg("tensor"),
+      "The tensor's type as a graph's text has it: \"f32[2,3]@cuda:0\".");
   module.def("capture_with", &capture_python,
              "Captures function(*args, **kwargs) and returns its Pair. No kernel runs, and no argument changes.");
   module.def(

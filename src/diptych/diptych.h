@@ -50,6 +50,7 @@
 #include "diptych/pair/pair_file.h"
 #include "diptych/pair/pair_parameters.h"
 #include "diptych/pair/pair_stablehlo.h"
+#include "diptych/pair/spec.h"
 #include "diptych/passes/partition.h"
 #include "diptych/trace/checkpoint_region.h"
 #include "diptych/trace/scope.h"

@@ -1,47 +1,22 @@
-// Captures of tensors on a device that is not there: tensors without memory, and a device guard that does nothing. On a
-// machine that has the device the tests of the Python package run there: `make test-gpu`.
+// Captures from types alone, and for a device that is not there. On a machine that has the device the tests of the
+// Python package run there: `make test-gpu`.
 #include <ATen/Functions.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <atomic>
-
+#include "diptych/compile/aot.h"
 #include "diptych/pair/pair.h"
+#include "diptych/pair/spec.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 namespace {
 
 const c10::Device kCuda(c10::kCUDA, 0);
 
-// Autograd's engine counts devices to start its threads, once; all other counts would ask CUDA for streams.
-struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::kCUDA> {
-  c10::DeviceIndex deviceCount() const noexcept override { return asked++ == 1 ? 1 : 0; }
-  mutable std::atomic<int> asked{0};
-};
-
-// A dense tensor on cuda:0 with a storage that has a size and no memory.
 at::Tensor on_cuda(std::vector<int64_t> sizes, bool requires_grad = true, at::ScalarType dtype = at::kFloat) {
-  const size_t bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
-  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, kCuda), nullptr, false);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CUDA), c10::scalarTypeToTypeMeta(dtype));
-  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
-  return tensor.set_requires_grad(requires_grad);
+  return spec(sizes, dtype, kCuda).set_requires_grad(requires_grad);
 }
-
-class Devices : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (c10::impl::hasDeviceGuardImpl(c10::kCUDA) && registered_ == nullptr) GTEST_SKIP() << "CUDA is there";
-    if (registered_ == nullptr) {
-      static Guard guard;
-      static const c10::impl::DeviceGuardImplRegistrar registrar(c10::kCUDA, &guard);
-      registered_ = &guard;
-    }
-  }
-  inline static Guard* registered_ = nullptr;
-};
 
 // Every value of a graph that is no number of the host lies on cuda:0.
 void expect_on_cuda(const Graph& graph) {
@@ -64,7 +39,7 @@ void expect_captured(const F& f, const Args&... args) {
   EXPECT_EQ(gradients, leaves) << pair.backward.code();
 }
 
-TEST_F(Devices, ABlockOfATransformer) {
+TEST(Devices, ABlockOfATransformer) {
   const auto block = [](const at::Tensor& tokens, const at::Tensor& table, const at::Tensor& qkv, const at::Tensor& out,
                         const at::Tensor& gain, const at::Tensor& shift) {
     const at::Tensor x = at::embedding(table, tokens) + at::arange(16, table.options()).view({16, 1});
@@ -79,7 +54,7 @@ TEST_F(Devices, ABlockOfATransformer) {
                   on_cuda({32}), on_cuda({32}));
 }
 
-TEST_F(Devices, ABlockOfAResidualNetwork) {
+TEST(Devices, ABlockOfAResidualNetwork) {
   const auto block = [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& gain, const at::Tensor& shift,
                         const at::Tensor& mean, const at::Tensor& variance) {
     const at::Tensor h =
@@ -90,7 +65,7 @@ TEST_F(Devices, ABlockOfAResidualNetwork) {
                   on_cuda({4}, false));
 }
 
-TEST_F(Devices, ALoopOfGates) {
+TEST(Devices, ALoopOfGates) {
   const auto loop = [](const at::Tensor& xs, const at::Tensor& w, const at::Tensor& u) {
     at::Tensor h = at::zeros({4, 8}, w.options()), c = at::zeros_like(h);
     for (const at::Tensor& x : xs.unbind()) {
@@ -103,9 +78,82 @@ TEST_F(Devices, ALoopOfGates) {
   expect_captured(loop, on_cuda({5, 4, 6}), on_cuda({6, 32}), on_cuda({8, 32}));
 }
 
-TEST_F(Devices, ANumberOnTheHostBesideThem) {
+TEST(Devices, ANumberOnTheHostBesideThem) {
   expect_captured([](const at::Tensor& x, const at::Tensor& s) { return (x * s).sum(); }, on_cuda({4, 3}),
                   at::scalar_tensor(2.0));
+}
+
+at::Tensor two_layers(const at::Tensor& x, const at::Tensor& w) {
+  return at::matmul(at::matmul(x, w).relu(), w.t()).sum();
+}
+
+// A capture by specs is the capture by tensors of their types, and runs on tensors.
+TEST(Devices, TwoDevicesAreRefusedAsInEager) {
+  const std::string words =
+      "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and ";
+  const at::Tensor x = on_cuda({4, 3});
+  testing::expect_error<c10::Error>([&] { capture([](auto& a, auto& b) { return (a + b).sum(); }, x, at::ones({3})); },
+                                    words + "cpu!");
+  testing::expect_error<c10::Error>(
+      [&] {
+        capture([](auto& a, auto& b) { return at::matmul(a, b).sum(); }, x, spec({3, 2}, at::kFloat, {at::kCUDA, 1}));
+      },
+      words + "cuda:1!");
+  testing::expect_error<c10::Error>(
+      [&] {
+        capture([](auto& a, auto& b) { return at::cat({a, b}).sum(); }, x, at::ones({4, 3}));
+      },
+      words + "cpu!");
+}
+
+// As in eager indices may lie on the host, and copies take from it.
+TEST(Devices, WhatTakesSeveralDevices) {
+  const auto mixed = [](const at::Tensor& x, const at::Tensor& index, const at::Tensor& y) {
+    at::Tensor taken = x.index({index}) * 2;
+    taken.copy_(y);
+    taken.select(0, 1).add_(y.to(x.device()).select(0, 0));
+    return (taken + y.to(x.options())).sum();
+  };
+  const Pair pair = capture(mixed, on_cuda({4, 3}), at::tensor({0, 2}), at::ones({2, 3}));
+  EXPECT_EQ(pair.forward.meta(pair.forward.outputs()[0]).device, kCuda);
+}
+
+TEST(Devices, SpecsGiveTheGraphsOfTensors) {
+  const at::Tensor x = at::randn({4, 3}), w = at::randn({3, 5}).set_requires_grad(true);
+  const Pair of_tensors = capture(two_layers, x, w);
+  const Pair of_specs = capture(two_layers, spec({4, 3}), spec({3, 5}).set_requires_grad(true));
+  EXPECT_EQ(of_specs.code(), of_tensors.code());
+  EXPECT_TRUE(of_specs.forward_call({x, w}).outputs[0].equal(two_layers(x, w)));
+  const Pair transposed = capture(two_layers, spec_like(at::randn({3, 4}).t(), at::kCPU), spec_like(w, at::kCPU));
+  EXPECT_EQ(transposed.code(), capture(two_layers, at::randn({3, 4}).t(), w).code());
+}
+
+TEST(Devices, MetaTensorsAreSpecs) {
+  const at::Tensor w = at::empty({3, 5}, at::device(at::kMeta)).set_requires_grad(true);
+  EXPECT_EQ(capture(two_layers, spec({4, 3}), spec_like(w, at::kCPU)).code(),
+            capture(two_layers, at::randn({4, 3}), at::randn({3, 5}).set_requires_grad(true)).code());
+}
+
+TEST(Devices, ViewsOfASpecShareMemory) {
+  const auto writes = [](const at::Tensor& x, const at::Tensor& row) { return row.mul_(2), x.sum(); };
+  const at::Tensor x = at::ones({4, 3}), of_type = spec({4, 3});
+  EXPECT_EQ(capture(writes, of_type, of_type[1]).code(), capture(writes, x, x[1]).code());
+}
+
+TEST(Devices, NothingRunsOnASpec) {
+  const std::string words = "a spec has no elements";
+  const at::Tensor x = spec({4, 3});
+  testing::expect_error<c10::Error>([&] { x + 1; }, {words});
+  testing::expect_error<c10::Error>([&] { x.data_ptr(); }, {words});
+  testing::expect_error<std::exception>([&] { aot_function([](const at::Tensor& t) { return t * 2; })(x); }, {words});
+  const Pair pair = capture([&](const at::Tensor& t) { return t * x; }, at::ones({4, 3}));
+  testing::expect_error<std::exception>([&] { pair.forward_call({at::ones({4, 3})}); }, {words});
+}
+
+TEST(Devices, BadSpecsAreRefused) {
+  testing::expect_error<UserError>([] { spec({4, -1}); }, {"[spec] got the sizes [4, -1]"});
+  testing::expect_error<UserError>([] { spec({4}, at::kQInt8); }, "QInt8");
+  testing::expect_error<UserError>([] { spec_like(at::Tensor(), at::kCPU); }, {"[spec_like] got an undefined tensor"});
 }
 
 }  // namespace

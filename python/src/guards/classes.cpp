@@ -24,9 +24,9 @@ namespace {
 /// Objects of torch and the standard library, looked up once.
 struct Known {
   py::object module = py::module_::import("torch.nn").attr("Module");
-  py::object tensors =
-      py::make_tuple(py::module_::import("torch").attr("Tensor"), py::module_::import("torch.nn").attr("Parameter"),
-                     py::module_::import("torch.nn").attr("Buffer"));
+  py::object tensors = py::make_tuple(
+      py::module_::import("torch").attr("Tensor"), py::module_::import("torch.nn").attr("Parameter"),
+      py::module_::import("torch.nn").attr("Buffer"), py::module_::import("diptych._specs").attr("Spec"));
   py::object enumeration = py::module_::import("enum").attr("Enum");
   py::object values = py::module_::import("diptych._tree").attr("values_of_the_standard_library")();
   py::object registered = py::module_::import("torch.utils._pytree").attr("SUPPORTED_NODES");

@@ -177,8 +177,10 @@ bool has_places_of(const at::Tensor& whole, const at::Tensor& part) {
 }
 
 MemoryRange MemoryRange::of(const c10::StorageImpl& storage) {
-  const auto* begin = static_cast<const char*>(storage.data());
-  if (begin == nullptr || c10::impl::cow::is_cow_data_ptr(storage.data_ptr())) return {};
+  // A storage may refuse its pointer to whoever reads elements: those of specs do, and of torch's own fake tensors.
+  const c10::DataPtr& memory = const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
+  const auto* begin = static_cast<const char*>(memory.get());
+  if (begin == nullptr || c10::impl::cow::is_cow_data_ptr(memory)) return {};
   return {reinterpret_cast<uintptr_t>(begin), reinterpret_cast<uintptr_t>(begin + storage.nbytes())};
 }
 

@@ -18,6 +18,7 @@
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/numbers_of_libraries.h"
+#include "diptych/trace/one_device.h"
 #include "diptych/trace/outer_levels.h"
 #include "diptych/trace/place_of_operand.h"
 #include "diptych/trace/placeholder.h"
@@ -75,9 +76,17 @@ ResultShape make_shape(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t
 // Facts of a call that follow from its arguments.
 struct Recorder::Call {
   std::optional<c10::Device> device;
+  std::optional<c10::Device> of_elements, other_device;  // of operands that are no single number of the host
   bool any_requires_grad = false;
   bool requires_grad = false;  // the results do, where they are differentiable
 
+  void add_device_of(const c10::TensorImpl& operand) {
+    const c10::Device found = operand.device();
+    if (!device || *device == c10::kCPU) device = found;
+    if (found == c10::kCPU && operand.dim() == 0) return;
+    if (!of_elements) of_elements = found;
+    if (*of_elements != found) other_device = found;
+  }
   TensorMeta result(TensorMeta meta) const {
     meta.device = device.value_or(c10::kCPU);
     meta.requires_grad = requires_grad && is_differentiable(meta.dtype);
@@ -198,7 +207,7 @@ Operand Recorder::tensor_operand(const at::Tensor& tensor, Call& call) {
     return WrappedNumber{tensor.item(), tensor.scalar_type()};
   }
   const FakeTensorImpl* fake = as_fake(stand_in(tensor));
-  if (!call.device || *call.device == c10::kCPU) call.device = fake->device();
+  call.add_device_of(*fake);
   call.any_requires_grad |= graph_.meta(fake->value).requires_grad;
   return fake->value;
 }
@@ -285,6 +294,7 @@ Node Recorder::make_node(const c10::OperatorHandle& op, const OperatorPlan& plan
   for (size_t i = 0; i < num_arguments; ++i) {
     node.operands.push_back(make_operand(stack[begin + i], plan.takes_tensor[i], plan.takes_list[i], call));
   }
+  if (call.other_device) check_one_device(op, *call.of_elements, *call.other_device);
   if (plan.device_argument >= 0 && stack[begin + plan.device_argument].isDevice()) {
     call.device = stack[begin + plan.device_argument].toDevice();
   }

@@ -152,11 +152,12 @@ size_t PrimalMerge::find_head(const std::vector<size_t>& family) {
   return head;
 }
 
-// Places are compared by address, since memory that was lent is known under several storages. A tensor without memory
-// is a stand-in of a placeholder, which shares with nothing.
+// Places are compared by address, since memory that was lent is known under several storages. Tensors without memory
+// are specs, whose storages are not lent, and stand-ins of placeholders, which share with nothing.
 void PrimalMerge::find_places(const std::vector<size_t>& members) {
   const auto address = [&](size_t member) {
-    return reinterpret_cast<uintptr_t>(primals_[member].real.storage().unsafeGetStorageImpl()->data());
+    return reinterpret_cast<uintptr_t>(
+        primals_[member].real.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
   };
   uintptr_t first = address(members[0]);
   for (const size_t member : members) first = std::min(first, address(member));
