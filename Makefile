@@ -3,10 +3,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-all test-affected test-each wheel docs debug threads bench check-cpus check-torch check-jax check-models fuzz mutants format tidy lint clean
+.PHONY: help setup train test test-all test-affected test-each wheel wheels docs debug threads bench check-cpus check-torch check-jax check-models fuzz mutants format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
+TORCHES ?= 2.13.0 2.15.0
+PYTHONS ?= python3.11 python3.12 python3.13
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -27,6 +29,9 @@ test-all: setup ## The same with all samples; leaves the result in tests/whole_r
 wheel: setup ## Build the Python package and leave its wheel in dist/
 	@tools/build.sh ci $(JOBS) diptych_python
 	@tools/wheel.sh build/ci dist
+
+wheels: setup ## A wheel for each Python, with a library for each torch: make wheels TORCHES="2.13.0 2.15.0" PYTHONS="python3.11 python3.13"
+	@tools/wheels.sh dist $(JOBS) "$(TORCHES)" $(PYTHONS)
 
 docs: setup ## Build the documentation site, and say where it is
 	@tools/build.sh ci $(JOBS) site

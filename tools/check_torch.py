@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Builds and tests Diptych beside another torch than .venv's, and says what differs: `make check-torch TORCH=2.15.0`.
 
-check_torch.py VERSION [--jobs 2] [--python PYTHON] [--until STAGE] [--minutes M] [what ctest takes, such as -R python.hops]
+check_torch.py VERSION [--jobs 2] [--python PYTHON] [--stages STAGE,...] [--minutes M] [what ctest takes, such as -R python.hops]
 
-The environment lies in the user's cache folder, so that a second run installs nothing; the build folder is build/torch-VERSION. The
-stages: `install`, `probe` (tools/probe_torch.py), `differences` (tools/torch_differences.py against .venv's torch), `build`, `test`.
+The environment lies in the user's cache folder, so that a second run installs nothing; the build folder is build/torch-VERSION, for
+another Python than .venv's build/torch-VERSION-py3.13. The stages: `install`, `probe` (tools/probe_torch.py), `differences`
+(tools/torch_differences.py against .venv's torch), `package` (the Python package alone, for wheels), `build`, `test`.
 All run even if one before them fails, but for the tests, which need the build. A skipped test is a failure: what is meant to be run
 before a release was not run. With --minutes the tests end by themselves, and what was not reached is named.
 """
@@ -17,8 +18,9 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+VENV_PYTHON = ROOT / ".venv" / "bin" / "python"
 REQUIREMENTS = ROOT / "tools" / "requirements.txt"
-STAGES = ("install", "probe", "differences", "build", "test")
+STAGES = ("install", "probe", "differences", "package", "build", "test")
 # Not run without the packages of `make check-models`, in any version.
 MAY_BE_SKIPPED = {"python.models"}
 
@@ -27,18 +29,24 @@ def cache_folder():
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych" / "torch"
 
 
+def tag_of(python):
+    """Returns "py3.11"."""
+    return subprocess.run([python, "-c", "import sys; print('py%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def say(text):
     print(f"check-torch: {text}", file=sys.stderr, flush=True)
 
 
 class Check:
     def __init__(self, options, ctest_arguments):
-        tag = subprocess.run([options.python, "-c", "import sys; print('py%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=True)
+        tag = tag_of(options.python)
         self.version, self.jobs, self.base, self.ctest_arguments = options.version, options.jobs, options.python, ctest_arguments
         self.deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
-        self.environment = cache_folder() / f"{options.version}-{tag.stdout.strip()}"
+        self.environment = cache_folder() / f"{options.version}-{tag}"
         self.python = self.environment / "bin" / "python"
-        self.build_folder = ROOT / "build" / f"torch-{options.version}"
+        other_python = "" if tag == tag_of(VENV_PYTHON) else f"-{tag}"
+        self.build_folder = ROOT / "build" / f"torch-{options.version}{other_python}"
 
     def install(self):
         """Makes the environment: torch, and what the tests need beside it as .venv has it."""
@@ -60,14 +68,18 @@ class Check:
 
     def differences(self):
         """Compares with the torch of .venv, newest last, whichever that is."""
-        packages = [self._packages(ROOT / ".venv" / "bin" / "python"), self._packages(self.python)]
-        tool = [ROOT / ".venv" / "bin" / "python", ROOT / "tools" / "torch_differences.py"]
+        packages = [self._packages(VENV_PYTHON), self._packages(self.python)]
+        tool = [VENV_PYTHON, ROOT / "tools" / "torch_differences.py"]
         return subprocess.run([*tool, *packages, "--looked-at", ROOT / "tools" / "torch_looked_at.txt"], check=False).returncode
 
-    def build(self):
+    def package(self):
         configure = ["cmake", "--preset", "ci", "-B", self.build_folder, f"-DDIPTYCH_VENV={self.environment}",
                      f"-DCMAKE_RUNTIME_OUTPUT_DIRECTORY={self.build_folder / 'bin'}"]
-        return self._run("configure", configure) or self._run("build", ["cmake", "--build", self.build_folder, "-j", self.jobs])
+        build = ["cmake", "--build", self.build_folder, "-j", self.jobs, "--target", "diptych_python"]
+        return self._run("configure", configure) or self._run("package", build)
+
+    def build(self):
+        return self._run("build", ["cmake", "--build", self.build_folder, "-j", self.jobs])
 
     def test(self):
         report = self.build_folder / "tests.xml"
@@ -113,17 +125,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("version", help="of torch, as pip knows it: 2.15.0")
     parser.add_argument("--jobs", default="2", help="of the build, and of the tests")
-    parser.add_argument("--python", default=str(ROOT / ".venv" / "bin" / "python"), help="the Python to make the environment with")
-    parser.add_argument("--until", choices=STAGES, default="test", help="the last stage to run")
+    parser.add_argument("--python", default=str(VENV_PYTHON), help="the Python to make the environment with")
+    parser.add_argument("--stages", default=",".join(STAGES), help="which to run, set apart by commas")
     parser.add_argument("--minutes", type=float, help="when to end the tests, counted from the start of all")
     options, ctest_arguments = parser.parse_known_args()
+    stages = options.stages.split(",")
+    if unknown := set(stages) - set(STAGES):
+        parser.error(f"got the stages {', '.join(sorted(unknown))}, expected some of {', '.join(STAGES)}")
     check = Check(options, ctest_arguments)
     failed = []
-    for stage in STAGES[: STAGES.index(options.until) + 1]:
+    for stage in stages:
         say(stage)
         if getattr(check, stage)():
             failed.append(stage)
-            if stage in ("install", "build"):
+            if stage in ("install", "package", "build"):
                 break
     print(f"check-torch: torch {options.version}: {'failed: ' + ', '.join(failed) if failed else 'everything passed'}")
     return 1 if failed else 0

@@ -42,11 +42,12 @@ if [ "$(uname -m)" = x86_64 ] && fits "$(newest GLIBC)" GLIBC_2.34 && fits "$(ne
 fi
 
 # Nothing is configured or compiled: the package's sources and the staged files are packed, for the platform that Python is for.
-rm -f "$to"/diptych-*.whl
+tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+rm -f "$to"/diptych-*-"$tag"-*.whl
 "$python" -m pip --disable-pip-version-check wheel . --no-deps --no-build-isolation --wheel-dir "$to" \
   -C wheel.cmake=false -C wheel.platlib=true -C "wheel.force-include.$staged/diptych=diptych" "${platform[@]}" >>"$build/wheel.log" 2>&1 ||
   { cat "$build/wheel.log" >&2; exit 1; }
 
-for wheel in "$to"/diptych-*.whl; do
+for wheel in "$to"/diptych-*-"$tag"-*.whl; do
   echo "wheel: $wheel, $(du -h "$wheel" | cut -f1), for torch $torches, needs $(newest GLIBC) and $(newest GLIBCXX)"
 done

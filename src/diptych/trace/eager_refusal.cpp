@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -84,17 +85,18 @@ std::string key_of(const c10::OperatorHandle& op, const OperatorPlan& plan, cons
 }
 
 // A tensor of the size and strides, or a smaller one, which keeps what the kernel costs low and sizes that are equal
-// equal.
+// equal. It is filled by a copy, since fill_ lacks dtypes that other operators have, such as bcomplex32.
 at::Tensor filled_like(const at::Tensor& tensor, int64_t filling) {
+  const at::Tensor element = at::scalar_tensor(filling, at::TensorOptions(tensor.scalar_type()));
   auto sizes = tensor.sizes().vec();
   int64_t count = 1;
   if (is_small(tensor)) {
     for (int64_t i = 0; i < tensor.dim(); ++i) count += std::max<int64_t>(sizes[i] - 1, 0) * tensor.stride(i);
-    return at::empty({count}, tensor.scalar_type()).fill_(filling).as_strided(sizes, tensor.strides());
+    return at::empty({count}, element.options()).copy_(element).as_strided(sizes, tensor.strides());
   }
   constexpr int64_t kFew = 8;
   for (auto& size : sizes) size = std::min(size, kFew);
-  return at::empty(sizes, tensor.scalar_type()).fill_(filling);
+  return at::empty(sizes, element.options()).copy_(element);
 }
 
 Stack example_of(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {

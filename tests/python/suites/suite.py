@@ -23,6 +23,7 @@ import repeating
 import rotation
 from children import Died, in_child
 
+OLDEST = (2, 13)  # of the versions of torch that expected.json tells apart
 EXPECTED = pathlib.Path(__file__).with_name("expected.json")
 BATCH = 60  # entries that a process judges
 
@@ -75,10 +76,28 @@ def run_entries(entries, seconds, batch=BATCH):
             waiting = waiting[at + 1 if slow or group == "suite" else at:]
 
 
+def torch_version():
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def _since(key):
+    """The version of torch that a key such as "hop_db since 2.14" names."""
+    return tuple(int(part) for part in key.split(" since ")[1].split("."))
+
+
+def known_of(suite):
+    """What expected.json says of a suite with the torch that is there: of the oldest, and of later ones what differs, such as "hop_db since 2.14"."""
+    everything = json.loads(EXPECTED.read_text())
+    known = dict(everything.get(suite, {}))
+    for key in sorted((key for key in everything if key.startswith(f"{suite} since ") and _since(key) <= torch_version()), key=_since):
+        known.update({kind: {**known.get(kind, {}), **more} if isinstance(more, dict) else more for kind, more in everything[key].items()})
+    return known
+
+
 def unexpected(suite, rows, complete, every_sample=True):
     """What differs from expected.json, in words. Its refusals are {"entry group": part of the words}, "entry *" for all groups of an entry; likewise what ran
     the function itself, if the suite tells it apart. Whether each is still so, and how many passed, is asked only if the suite ran as far as that takes."""
-    known = json.loads(EXPECTED.read_text()).get(suite, {})
+    known = known_of(suite)
     complaints = []
     for kind in ("refused", *(("original",) if "original" in known else ())):
         listed, used = known.get(kind, {}), set()
@@ -117,11 +136,17 @@ def listing(rows, kind):
 
 
 def accept(suite, rows):
-    """Writes the refusals and the number of passed rows to expected.json, and what ran the function itself if the suite tells it apart."""
-    known = json.loads(EXPECTED.read_text())
-    kinds = ("refused", *(("original",) if "original" in known.get(suite, {}) else ()))
-    known[suite] = {"passed": sum(row[2] == "passed" for row in rows), **{kind: listing(rows, kind) for kind in kinds}}
-    EXPECTED.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    """Writes the refusals and the number of passed rows to expected.json, and what ran the function itself if the suite tells it apart. With a newer torch
+    than the oldest: what differs."""
+    everything, known = json.loads(EXPECTED.read_text()), known_of(suite)
+    kinds = ("refused", *(("original",) if "original" in known else ()))
+    found = {"passed": sum(row[2] == "passed" for row in rows), **{kind: listing(rows, kind) for kind in kinds}}
+    if torch_version() == OLDEST:
+        everything[suite] = found
+    else:
+        news = {kind: {key: words for key, words in found[kind].items() if known.get(kind, {}).get(key) != words} for kind in kinds}
+        everything["{} since {}.{}".format(suite, *torch_version())] = {"passed": found["passed"], **news}
+    EXPECTED.write_text(json.dumps(everything, indent=1, sort_keys=True) + "\n")
 
 
 def print_table(rows):
