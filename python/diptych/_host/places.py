@@ -88,12 +88,21 @@ def _holds_tensor(value):
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
 
 
+def _num_references(parts):
+    """Returns how many references there are to each part, those of the loop and the question included, whose number depends on the interpreter."""
+    return [sys.getrefcount(part) for part in parts]
+
+
+_HELD_ONCE = max(_num_references([[]]))  # by what holds the parts
+
+
 def _parts_are_owned(value):
-    """Whether nothing but a tree refers to the lists and dicts in it. What the loop and the question refer to makes two."""
+    """Whether nothing but a tree refers to the lists and dicts in it."""
     if type(value) not in _TREES:
         return True
     parts = value.values() if type(value) is dict else value
-    return all(_parts_are_owned(part) for part in parts) and all(sys.getrefcount(part) <= 3 for part in parts if type(part) in (list, dict))
+    counts = _num_references(parts)
+    return all(_parts_are_owned(part) for part in parts) and all(count <= _HELD_ONCE for part, count in zip(parts, counts) if type(part) in (list, dict))
 
 
 def has_weak_references(value):
@@ -116,7 +125,7 @@ def can_be_given(place):
         return _can_be_input(value)
     if type(value) not in _TREES or not all(type(leaf) in _TENSORS or type(leaf) in PLAIN for leaf in leaves(value)):
         return False
-    is_owned = type(value) is tuple or sys.getrefcount(value) <= 3
+    is_owned = type(value) is tuple or max(_num_references((value,))) <= _HELD_ONCE + 2  # the place, the variable and the tuple hold it
     return is_owned and _parts_are_owned(value) and all(_can_be_input(leaf) for leaf in leaves(value) if type(leaf) in _TENSORS)
 
 
