@@ -108,15 +108,19 @@ def check_llvm(library):
 
 
 def closure(names):
-    """The installed distributions of these names and of all that they require here."""
-    found, waiting = {}, list(names)
+    """The installed distributions of these names and of all that they require here, that of the extras that are asked for included, as torch for CUDA
+    asks for its libraries."""
+    found, waiting = {}, [(name, "") for name in names]
+    seen = set()
     while waiting:
-        name = waiting.pop()
-        if name in found:
+        name, extra = waiting.pop()
+        if (name, extra) in seen:
             continue
-        found[name] = importlib.metadata.distribution(name)
-        requirements = map(Requirement, found[name].requires or [])
-        waiting += [one.name for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+        seen.add((name, extra))
+        found.setdefault(name, importlib.metadata.distribution(name))
+        for one in map(Requirement, found[name].requires or []):
+            if one.marker is None or one.marker.evaluate({"extra": extra}):
+                waiting += [(one.name, wanted) for wanted in ("", *one.extras)]
     return list(found.values())
 
 
