@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-all test-affected test-each wheel wheels docs debug threads bench check-cpus check-torch check-jax check-models fuzz mutants format tidy lint clean
+.PHONY: help setup train test test-all test-affected test-each wheel wheels docs debug threads bench check-cpus check-torch test-gpu check-jax check-models fuzz mutants format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -59,6 +59,10 @@ check-cpus: setup ## Run the tests as on other CPUs, and say what failed on whic
 
 check-torch: setup ## Build and test beside another torch, in an environment of its own: make check-torch TORCH=2.15.0 ARGS="-R python.hops"
 	@tools/check_torch.py $(or $(TORCH),$(error make check-torch needs the version of torch: TORCH=2.15.0)) --jobs $(JOBS) $(ARGS)
+
+test-gpu: setup ## Test captures of CUDA tensors beside eager, where .venv's torch finds a GPU
+	@tools/build.sh ci $(JOBS) diptych_python
+	@tools/test_gpu.sh build/ci
 
 check-jax: setup ## Have JAX load, run and compare what export_stablehlo writes, and what pages show of it (installs JAX, 600 MB)
 	@tools/build.sh ci $(JOBS) diptych_python

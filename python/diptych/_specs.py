@@ -75,7 +75,10 @@ def types_taken(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     """Has FakeTensors be specs, in arguments and in modules that are called or given, as long as it lives; gives the arguments.
     A meta tensor lies where the other tensors lie, on the device that is not the CPU if there are two; where all are meta
     tensors they stay so."""
-    leaves = _pytree.tree_leaves((args, kwargs))
+    try:
+        leaves = _pytree.tree_leaves((args, kwargs))
+    except RecursionError:  # what holds itself, or is nested too deep, is refused by name where it is read
+        leaves = []
     registries = {
         id(registry): registry
         for module in _modules_of(function, leaves)

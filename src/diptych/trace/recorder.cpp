@@ -12,13 +12,13 @@
 #include "diptych/base/check.h"
 #include "diptych/graph/in_tensors.h"
 #include "diptych/ops/dispatch_keys.h"
+#include "diptych/ops/several_devices.h"
 #include "diptych/trace/default_dtype.h"
 #include "diptych/trace/eager_layout.h"
 #include "diptych/trace/eager_refusal.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/numbers_of_libraries.h"
-#include "diptych/trace/one_device.h"
 #include "diptych/trace/outer_levels.h"
 #include "diptych/trace/place_of_operand.h"
 #include "diptych/trace/placeholder.h"
@@ -294,7 +294,9 @@ Node Recorder::make_node(const c10::OperatorHandle& op, const OperatorPlan& plan
   for (size_t i = 0; i < num_arguments; ++i) {
     node.operands.push_back(make_operand(stack[begin + i], plan.takes_tensor[i], plan.takes_list[i], call));
   }
-  if (call.other_device) check_one_device(op, *call.of_elements, *call.other_device);
+  TORCH_CHECK(!call.other_device || takes_several_devices(node.op),
+              "Expected all tensors to be on the same device, but found at least two devices, ", *call.of_elements,
+              " and ", *call.other_device, "! (when recording ", op.operator_name(), ")");
   if (plan.device_argument >= 0 && stack[begin + plan.device_argument].isDevice()) {
     call.device = stack[begin + plan.device_argument].toDevice();
   }

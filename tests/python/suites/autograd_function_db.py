@@ -9,6 +9,7 @@ from functools import partial
 import judge
 import suite
 import torch
+from device import DEVICE
 from samples import samples
 from torch.testing._internal.autograd_function_db import autograd_function_db
 from torch.testing._internal.custom_op_db import custom_op_db
@@ -34,7 +35,7 @@ def entry(op, limit):
         variants.append((" in place", lambda x, **kwargs: op.inplace_variant(x.clone(), **kwargs)))
     for dtype in DTYPES:
         # The fake kernel of this one tells another dtype for integers than its kernel gives, which a capture refuses when it runs.
-        if dtype not in op.supported_dtypes("cpu") or (op.name == "NumpyMulScalarCustomOp" and not dtype.is_floating_point):
+        if dtype not in op.supported_dtypes(DEVICE) or (op.name == "NumpyMulScalarCustomOp" and not dtype.is_floating_point):
             continue
         order = 0 if not dtype.is_floating_point else 1 if dtype == torch.float32 else 2
         for variant, function in variants:

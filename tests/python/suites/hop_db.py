@@ -14,6 +14,7 @@ import diptych
 import judge
 import suite
 import torch
+from device import DEVICE
 from samples import name_of, samples
 from torch.testing._internal import hop_db
 from torch.utils import _pytree
@@ -102,7 +103,7 @@ def judge_samples(op, dtype, compile_, limit):
 
 def entry(op, limit):
     for dtype in DTYPES:
-        if dtype not in op.supported_dtypes("cpu"):
+        if dtype not in op.supported_dtypes(DEVICE):
             continue
         name = str(dtype)[6:]
         yield f"{name} compiled as it is", partial(judge_samples, op, dtype, judge.compiled, limit)
@@ -114,7 +115,7 @@ def entry(op, limit):
 def entries(options):
     from hop_cases import case_entries
 
-    database = [(name_of(op), partial(entry, op, options.samples)) for op in hop_db.hop_db if op.supported_dtypes("cpu")]
+    database = [(name_of(op), partial(entry, op, options.samples)) for op in hop_db.hop_db if op.supported_dtypes(DEVICE)]
     return database + case_entries(ours, plain, COMPILERS)
 
 

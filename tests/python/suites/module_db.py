@@ -17,6 +17,7 @@ import diptych
 import judge
 import suite
 import torch
+from device import DEVICE
 from torch.testing._internal.common_modules import module_db
 
 DTYPES = (torch.float32, torch.float64)
@@ -68,7 +69,7 @@ HOW = {
 
 def judge_samples(info, dtype, training, how, limit):
     order = 2 if info.supports_gradgrad and dtype == torch.float64 else 1
-    samples = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training)
+    samples = info.module_inputs_func(info, device=DEVICE, dtype=dtype, requires_grad=True, training=training)
     outcomes = []
     for sample in itertools.islice((sample for sample in samples if sample.forward_input is not None), limit):
         case = Module(info, sample, dtype, training)
@@ -78,7 +79,7 @@ def judge_samples(info, dtype, training, how, limit):
 
 def judge_uninitialized(info, dtype, compiler):
     """A lazy module that was never called: its parameters have no sizes yet."""
-    sample = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=True)[0]
+    sample = info.module_inputs_func(info, device=DEVICE, dtype=dtype, requires_grad=True, training=True)[0]
     module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
 
     def call(compiler):
@@ -90,7 +91,7 @@ def judge_uninitialized(info, dtype, compiler):
 
 def entry(info, how, limit):
     for dtype in DTYPES:
-        if dtype not in info.supported_dtypes("cpu"):
+        if dtype not in info.supported_dtypes(DEVICE):
             continue
         name = str(dtype)[6:]
         for training in (True, False):

@@ -7,6 +7,7 @@ import torch
 
 import judge
 import suite
+from device import DEVICE
 from samples import eager_once, name_of, operators, samples
 
 DTYPES = (torch.float64, torch.float32, torch.int64)
@@ -16,7 +17,7 @@ WITHOUT_VALUES = {"empty", "empty_like", "empty_strided", "empty_permuted", "new
 
 def order_of(op, dtype):
     """How often the database says that an operator can be differentiated; in float32 once is enough."""
-    if not dtype.is_floating_point or not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
+    if not dtype.is_floating_point or not op.supports_autograd or dtype not in op.supported_backward_dtypes(DEVICE):
         return 0
     return 2 if op.supports_gradgrad and dtype == torch.float64 else 1
 
@@ -44,7 +45,7 @@ def judge_sample(op, key, sample, order):
 def entry_of(op, options):
     def entry():
         for dtype in DTYPES:
-            if dtype not in op.supported_dtypes("cpu"):
+            if dtype not in op.supported_dtypes(DEVICE):
                 continue
             order = order_of(op, dtype)
 

@@ -17,6 +17,7 @@ import judge
 import suite
 import torch
 import torch._decomp.decompositions_for_jvp  # noqa: F401: jvp() would, in each child
+from device import DEVICE
 from judge import _pytree
 from samples import name_of, operators, samples
 from torch.func import grad, jvp, vmap
@@ -133,9 +134,9 @@ def judge_sample(op, transform, sample, order):
 
 def entry_of(op, options):
     def entry():
-        if torch.float64 not in op.supported_dtypes("cpu"):
+        if torch.float64 not in op.supported_dtypes(DEVICE):
             return
-        order = 1 if op.name not in EAGER_IS_WRONG and op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu") else 0
+        order = 1 if op.name not in EAGER_IS_WRONG and op.supports_autograd and torch.float64 in op.supported_backward_dtypes(DEVICE) else 0
         for name, (transform, needs) in TRANSFORMS.items():
             if (op.name, name) not in LEFT_OUT and (needs is None or getattr(op, needs)):
 

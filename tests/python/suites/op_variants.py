@@ -12,6 +12,7 @@ from functools import partial
 import judge
 import suite
 import torch
+from device import DEVICE
 from samples import eager_once, name_of, operators, samples
 
 DTYPES = (torch.float64, torch.int64)
@@ -52,7 +53,7 @@ def variants(op, dtype):
 def judge_samples(op, dtype, name, function, needs_out, limit):
     import diptych
 
-    differentiable = dtype.is_floating_point and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    differentiable = dtype.is_floating_point and op.supports_autograd and dtype in op.supported_backward_dtypes(DEVICE)
     differentiable = differentiable and not needs_out and op.name not in GRADIENT_READS_VALUES
     outcomes, compiled = [], judge.compiled(function, dynamic=name == "dynamic")
     for place, sample in enumerate(samples(op, dtype, differentiable, limit * 3 if name == "dynamic" else limit)):
@@ -72,7 +73,7 @@ def judge_samples(op, dtype, name, function, needs_out, limit):
 
 def entry(op, limit):
     for dtype in DTYPES:
-        if dtype not in op.supported_dtypes("cpu"):
+        if dtype not in op.supported_dtypes(DEVICE):
             continue
         for name, function, needs_out in variants(op, dtype):
             yield f"{str(dtype)[6:]}, {name}", partial(judge_samples, op, dtype, name, function, needs_out, limit or 3)

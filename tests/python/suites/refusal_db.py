@@ -15,6 +15,7 @@ import judge
 import rotation
 import suite
 import torch
+from device import DEVICE
 from samples import name_of, operators, samples, wrong_samples
 from torch.utils import _pytree
 
@@ -130,8 +131,8 @@ def by_class(outcome, backend, eager=None, ours=None):
 
 
 def calls_of(op, options):
-    needs = op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")
-    right = samples(op, torch.float32 if op.supports_dtype(torch.float32, "cpu") else torch.int64, needs, 2)
+    needs = op.supports_autograd and torch.float32 in op.supported_backward_dtypes(DEVICE)
+    right = samples(op, torch.float32 if op.supports_dtype(torch.float32, DEVICE) else torch.int64, needs, 2)
     listed = [(f"listed {place}", (sample.arguments, sample.keywords)) for place, sample in enumerate(wrong_samples(op))]
     found = [*listed, *changed_samples(right)]
     backends = itertools.cycle(BACKENDS) if options.backend is None else itertools.repeat(options.backend)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from torch.testing._internal.common_utils import SEED
 
 import judge
+from device import DEVICE
 
 _kept = {"operator": None}
 
@@ -68,7 +69,7 @@ def seeded(make, *args, **kwargs):
 
 def samples(op, dtype, requires_grad, limit=None):
     """The operator's samples on the CPU, copies of those that are kept."""
-    make = functools.partial(seeded, op.sample_inputs_func, op, "cpu", dtype, requires_grad)
+    make = functools.partial(seeded, op.sample_inputs_func, op, DEVICE, dtype, requires_grad)
     kept = once(op, (dtype, requires_grad), lambda: itertools.tee(map(Sample.of, make()), 1)[0])
     for sample in itertools.islice(copy.copy(kept), limit):
         yield Sample(*judge.clone((sample.arguments, sample.keywords)), sample.part)
@@ -77,7 +78,7 @@ def samples(op, dtype, requires_grad, limit=None):
 def wrong_samples(op):
     """The calls of which the database says itself that they are refused."""
     if op.error_inputs_func is not None:
-        yield from (Sample.of(error.sample_input) for error in seeded(op.error_inputs_func, op, "cpu"))
+        yield from (Sample.of(error.sample_input) for error in seeded(op.error_inputs_func, op, DEVICE))
 
 
 def name_of(op):

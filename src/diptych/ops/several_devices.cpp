@@ -1,4 +1,4 @@
-#include "diptych/trace/one_device.h"
+#include "diptych/ops/several_devices.h"
 
 #include <string_view>
 #include <unordered_set>
@@ -6,11 +6,9 @@
 #include "diptych/ops/tags.h"
 
 namespace diptych::detail {
-namespace {
 
-// They copy from one device to another, take indices or lengths of the host, or read only sizes of an operand. Source:
-// `device_check: NoCheck` in LibTorch's native_functions.yaml, without those whose kernels check (TensorIterator).
-bool takes_several_devices(std::string_view name) {
+// Source: `device_check: NoCheck` in LibTorch's native_functions.yaml, without those whose kernels check (TensorIterator).
+bool takes_several_devices(const Op& op) {
   static const auto* names = new std::unordered_set<std::string_view>{
       "aten::copy",
       "aten::copy_",
@@ -33,15 +31,9 @@ bool takes_several_devices(std::string_view name) {
       "aten::set",
       "aten::set_",
   };
+  if (!has_tag(op, Tag::kNative)) return true;
+  const std::string_view name = op.handle().operator_name().name;
   return name.starts_with("aten::_foreach_") || name.starts_with("aten::_fused_") || names->count(name) != 0;
-}
-
-}  // namespace
-
-void check_one_device(const c10::OperatorHandle& op, c10::Device first, c10::Device other) {
-  if (!has_tag(Op(op), Tag::kNative) || takes_several_devices(op.operator_name().name)) return;
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first, " and ",
-              other, "! (when recording ", op.operator_name(), ")");
 }
 
 }  // namespace diptych::detail
