@@ -16,8 +16,8 @@ BOUNDS = {
     "first_capture": (5_300, 42),
     "first_scan": (5_300, 39),
     "first_training": (5_300, 130),
-    "train_gpt": (7_300, 195),
-    "train_resnet": (7_300, 118),
+    "train_gpt": (7_400, 195),
+    "train_resnet": (7_400, 118),
 }
 COUNTED = ("diptych::", "fmt::")
 MARKER = re.compile(r'# \d+ "([^"]*)"(.*)')

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "diptych/base/torch_version.h"
 #include "samples/judge_shapes.h"
 #include "testing/rotation.h"
 
@@ -52,7 +53,20 @@ bool Walk::is_wanted(const OpSample& sample, int number) const {
          testing::takes_place((found == before.end() ? 0 : found->second) + static_cast<uint32_t>(number));
 }
 
+// Who takes a sample differs by version: the list is of torch 2.13. From 2.14 on bfloat16 and a complex number promote
+// to bcomplex32, and from 2.15 on eager ignores bounds that a small integer can't go beyond.
+bool depends_on_version(const OpSample& sample) {
+  const auto is_of = [&](at::ScalarType dtype) {
+    return sample.arguments[0].isTensor() && sample.arguments[0].toTensor().scalar_type() == dtype;
+  };
+  if (DIPTYCH_TORCH_AT_LEAST(2, 15) && sample.op == "aten.hardtanh") return is_of(at::kByte);
+  if (DIPTYCH_TORCH_AT_LEAST(2, 14) && (sample.op == "aten.eq.Scalar" || sample.op == "aten.ne.Scalar"))
+    return is_of(at::kBFloat16);
+  return false;
+}
+
 void Walk::note(const char* judge, const OpSample& sample, int number, bool takes, const std::string& where) {
+  if (depends_on_version(sample)) return;
   Numbers& numbers = left_[GetParam().name][judge][sample.op];
   if (renews_ && !takes) numbers.insert(number);
   EXPECT_EQ(takes, numbers.count(number) == 0) << (takes ? "taken" : "not taken") << " by " << judge

@@ -133,9 +133,21 @@ void sampled_batches(Arguments arguments) {
 }
 
 void positions_to_unpool(Arguments arguments) {
+  const auto positions = arguments[1].toTensor().scalar_type();
+  TORCH_CHECK(positions == at::kLong, "elements in indices should be type int64 but got: ", positions);
+  const auto dtype = arguments[0].toTensor().scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype != at::kBool && !c10::isComplexType(dtype), "\"max_unpool",
+                              arguments[2].toIntVector().size(), "d\" not implemented for '", dtype, "'");
   const auto input = arguments[0].toTensor().sizes(), indices = arguments[1].toTensor().sizes();
   TORCH_CHECK(input.equals(indices), "Expected shape of indices to be same as that of the input tensor (", input,
               ") but got indices tensor with shape: ", indices);
+}
+
+void positions_to_unpool3d(Arguments arguments) {
+  positions_to_unpool(arguments);
+  const auto strides = arguments[3].toIntVector();
+  TORCH_CHECK(std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride > 0; }),
+              "strides should be greater than zero, but got stride: ", at::IntArrayRef(strides));
 }
 
 void sides_of_triangle(Arguments arguments) {
@@ -181,7 +193,7 @@ const std::unordered_map<std::string_view, OperandCheck>& checks() {
       {"aten.grid_sampler_2d", sampled_batches},
       {"aten.grid_sampler_3d", sampled_batches},
       {"aten.max_unpool2d", positions_to_unpool},
-      {"aten.max_unpool3d", positions_to_unpool},
+      {"aten.max_unpool3d", positions_to_unpool3d},
       {"aten.tril_indices", sides_of_triangle},
       {"aten.triu_indices", sides_of_triangle},
       {"aten.nll_loss_forward", weights_of_classes},

@@ -7,7 +7,8 @@
 
 namespace diptych::detail {
 
-// Source: `device_check: NoCheck` in LibTorch's native_functions.yaml, without those whose kernels check (TensorIterator).
+// Source: `device_check: NoCheck` in LibTorch's native_functions.yaml, without those whose kernels check
+// (TensorIterator).
 bool takes_several_devices(const Op& op) {
   static const auto* names = new std::unordered_set<std::string_view>{
       "aten::copy",

@@ -71,14 +71,17 @@ bool integer_range(Arguments arguments, ResultShape& result) {
   const auto is_plain = [&](const c10::IValue& number) {
     return number.isInt() && number.toInt() >= -kLargest && number.toInt() <= kLargest;
   };
-  const auto numbers = arguments.slice(0, kNumbers);
+  const auto numbers = arguments.slice(0, std::min<size_t>(kNumbers, 2));
   if (!std::all_of(numbers.begin(), numbers.end(), is_plain)) return false;
   const int64_t start = kNumbers > 1 ? numbers[0].toInt() : 0, end = numbers[kNumbers > 1 ? 1 : 0].toInt();
-  const int64_t step = kNumbers > 2 ? numbers[2].toInt() : 1;
-  const int64_t length = step > 0 ? end - start : start - end, stride = std::abs(step);
+  if (kNumbers > 2 && !arguments[2].isInt()) return false;
+  const int64_t step = kNumbers > 2 ? arguments[2].toInt() : 1;
+  // The magnitude of the smallest integer is negative.
+  const int64_t length = step > 0 ? end - start : start - end,
+                stride = step < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(step)) : step;
   const auto dtype = arguments[kNumbers].isNone() ? at::kLong : arguments[kNumbers].toScalarType();
-  if (step == 0 || length < 0 || !is_usual(dtype)) return false;
-  return give_empty(result, {(length + stride - 1) / stride}, dtype);
+  if (stride <= 0 || length < 0 || !is_usual(dtype)) return false;
+  return give_empty(result, {length / stride + (length % stride != 0 ? 1 : 0)}, dtype);
 }
 
 bool full(Arguments arguments, ResultShape& result) {

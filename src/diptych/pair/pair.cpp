@@ -7,6 +7,7 @@
 #include "diptych/compile/output_aliases.h"
 #include "diptych/graph/html.h"
 #include "diptych/interpreter/run_guards.h"
+#include "diptych/pair/spec.h"
 #include "diptych/scan_passes/pipeline.h"
 #include "diptych/trace/transforms.h"
 
@@ -33,6 +34,7 @@ void check_shapes_stay(const ForwardPlan& plan, const Graph& forward, const std:
 
 Pair detail::capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                           const std::vector<std::string>& paths, const AotOptions& options) {
+  const WithoutCudnn without_cudnn(arguments);
   JointCapture capture(function, arguments, paths, {options.name, /*exact_outputs=*/true});
   Pair pair{Graph(),
             Graph(),

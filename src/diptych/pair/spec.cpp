@@ -1,5 +1,6 @@
 #include "diptych/pair/spec.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/Storage.h>
@@ -40,23 +41,26 @@ class NoGuard final : public c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type_;
 };
 
-// A guard that counts no device belongs to a build for devices on a machine without one.
+// Asks torch, not the guard: that of torch's own fake tensors counts devices which are not there.
+bool is_there(c10::DeviceType type) {
+  if (type == c10::kCPU || type == c10::kMeta) return true;
+  if (at::isAccelerator(type)) return at::globalContext().getAcceleratorHooksInterface(type).deviceCount() > 0;
+  return c10::impl::hasDeviceGuardImpl(type);
+}
+
 void have_guard(c10::DeviceType type) {
+  if (is_there(type)) return;
   static auto* mutex = new std::mutex();
   static auto* ours = new std::map<c10::DeviceType, NoGuard>();
   const std::lock_guard lock(*mutex);
-  if (ours->count(type) != 0) return;
-  if (c10::impl::hasDeviceGuardImpl(type) && c10::impl::getDeviceGuardImpl(type)->deviceCount() > 0) return;
   const c10::impl::DeviceGuardImplRegistrar registrar(type, &ours->try_emplace(type, type).first->second);
 }
 
 // A tensor without dimensions, whose storage has a size and no memory.
 at::Tensor without_memory(size_t bytes, at::ScalarType dtype, at::Device device) {
   dtype_name(dtype);  // refuses what no graph holds
-  if (!device.is_cpu() && !device.is_meta()) {
-    if (!device.has_index()) device = {device.type(), 0};
-    have_guard(device.type());
-  }
+  if (!device.is_cpu() && !device.is_meta() && !device.has_index()) device = {device.type(), 0};
+  have_guard(device.type());
   // A storage that could not be resized would be taken for memory that somebody else owns.
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(nullptr, device),
                        c10::GetAllocator(c10::kCPU), /*resizable=*/true);
@@ -67,6 +71,16 @@ at::Tensor without_memory(size_t bytes, at::ScalarType dtype, at::Device device)
 }
 
 }  // namespace
+
+detail::WithoutCudnn::WithoutCudnn(const std::vector<at::Tensor>& arguments)
+    : was_enabled_(at::globalContext().userEnabledCuDNN()), is_on_(false) {
+  for (const at::Tensor& tensor : arguments) is_on_ |= tensor.defined() && tensor.is_cuda() && !is_there(c10::kCUDA);
+  if (is_on_) at::globalContext().setUserEnabledCuDNN(false);
+}
+
+detail::WithoutCudnn::~WithoutCudnn() {
+  if (is_on_) at::globalContext().setUserEnabledCuDNN(was_enabled_);
+}
 
 at::Tensor spec(at::IntArrayRef sizes, at::ScalarType dtype, at::Device device) {
   for (const int64_t size : sizes)
