@@ -24,21 +24,26 @@ def copy_with(folder, **facts):
     (package / "_build.py").write_text(text)
 
 
-def import_built_for(version, folder):
-    """Imports a copy of the package that says it was built for a version, in a copy of this process, and returns the error; the copy of the
-    package has no library, so to load one would fail."""
-    copy_with(folder, TORCH_VERSION=version)
+def import_copy(folder, before=lambda: None):
+    """Imports the copy of the package in a folder, in a copy of this process, and returns the error."""
 
     def work():
         for name in [name for name in sys.modules if name.partition(".")[0] == "diptych"]:
             del sys.modules[name]
         sys.path.insert(0, str(folder))
+        before()
         try:
             importlib.import_module("diptych")
         except Exception as error:
             yield f"{type(error).__name__}: {error}"
 
     return "".join(in_child(work))
+
+
+def import_built_for(version, folder):
+    """The error where the package says that it was built for a version; the copy has no library, so to load one would fail."""
+    copy_with(folder, TORCH_VERSION=version)
+    return import_copy(folder)
 
 
 @pytest.mark.parametrize("version", ["2.12.1", "2.99.0+cpu", "3.13.0"])
@@ -71,10 +76,8 @@ def test_of_several_libraries_the_one_for_this_torch_is_taken(tmp_path):
 def test_a_library_for_another_python_is_named(tmp_path):
     copy_with(tmp_path)
     (tmp_path / "diptych" / "_core.cpython-39-x86_64-linux-gnu.so").touch()
-    done = subprocess.run([sys.executable, "-c", "import diptych"], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1] == (
-        f"ImportError: this build of diptych is for Python 3.9, and this is Python {sys.version_info[0]}.{sys.version_info[1]}; install the wheel for it"
-    )
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert import_copy(tmp_path) == f"ImportError: this build of diptych is for Python 3.9, and this is Python {here}; install the wheel for it"
 
 
 UNFITTING = """
@@ -88,45 +91,36 @@ def test_a_library_whose_symbols_do_not_fit_says_what_it_is_for(tmp_path):
     (tmp_path / "core.cpp").write_text(UNFITTING)
     library = tmp_path / "diptych" / pathlib.Path(diptych._core.__file__).name
     subprocess.run([shutil.which("c++") or "clang++", "-shared", "-fPIC", "-z", "now", tmp_path / "core.cpp", "-o", library], check=True)
-    done = subprocess.run([sys.executable, "-c", "import diptych"], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
-    words = done.stderr.splitlines()[-1]
+
+    def forget_the_library_that_is_loaded():
+        torch._C._jit_get_schemas_for_operator = lambda name: []
+
+    words = import_copy(tmp_path, forget_the_library_that_is_loaded)
     assert words.startswith(f"ImportError: the library of this diptych does not fit torch {torch.__version__}: ") and "of_no_torch" in words
     assert words.endswith(f"; it is for torch {diptych._build.TORCH_VERSION}: install one of these")
-
-
-TWICE = """
-import sys, diptych
-for name in [name for name in sys.modules if name.partition(".")[0] == "diptych"]:
-    del sys.modules[name]
-sys.path.insert(0, sys.argv[1])
-import diptych
-"""
 
 
 def test_a_second_library_in_a_process_is_refused(tmp_path):
     copy_with(tmp_path)
     library = pathlib.Path(diptych._core.__file__).resolve()
     shutil.copy2(library, tmp_path / "diptych")
-    done = subprocess.run([sys.executable, "-c", TWICE, tmp_path], capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.splitlines()[-1] == (
-        f"ImportError: this process has loaded another diptych ({library}), and torch takes its operators once; import one of them in a process"
-    )
+    words = f"this process has loaded another diptych ({library}), and torch takes its operators once; import one of them in a process"
+    assert import_copy(tmp_path) == f"ImportError: {words}"
 
 
-WITHOUT_CUDA = """
-import sys
-class Missing:
-    def find_spec(self, name, path, target=None):
-        if name == "torch":
-            raise ImportError("libcudnn.so.9: cannot open shared object file: No such file or directory")
-sys.meta_path.insert(0, Missing())
-import diptych
-"""
+def test_a_torch_that_does_not_load_is_named(tmp_path):
+    copy_with(tmp_path)
 
+    class Missing:
+        def find_spec(self, name, path, target=None):
+            if name == "torch":
+                raise ImportError("libcudnn.so.9: cannot open shared object file: No such file or directory")
 
-def test_a_torch_that_does_not_load_is_named():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_CUDA], capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1] == (
+    def lose_torch():
+        del sys.modules["torch"]
+        sys.meta_path.insert(0, Missing())
+
+    assert import_copy(tmp_path, lose_torch) == (
         "ImportError: diptych needs torch, and torch can't be imported: libcudnn.so.9: cannot open shared object file: No such file or directory; "
         "install torch with what it requires, by pip install torch"
     )
