@@ -15,7 +15,7 @@ from pathlib import Path
 BOUNDS = {
     "first_capture": (5_300, 42),
     "first_scan": (5_300, 39),
-    "first_training": (5_300, 130),
+    "first_training": (5_330, 130),
     "train_gpt": (7_400, 195),
     "train_resnet": (7_400, 118),
 }
