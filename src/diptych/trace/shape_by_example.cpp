@@ -1,6 +1,7 @@
 #include "diptych/trace/shape_by_example.h"
 
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "diptych/base/check.h"
@@ -41,7 +42,9 @@ Stack run_on(const c10::OperatorHandle& op, Stack given, c10::Device device, int
   change_tensors(given, 0, [&](const at::Tensor& meta) {
     // A number among the tensors is passed with its value: see Note [Numbers among tensors].
     if (!meta.is_meta()) return meta;
-    return at::empty_strided(meta.sizes(), meta.strides(), meta.options().device(device)).fill_(filling);
+    // fill_ lacks dtypes that other operators have, such as bcomplex32.
+    const at::Tensor element = at::scalar_tensor(filling, meta.options().device(device));
+    return at::empty_strided(meta.sizes(), meta.strides(), element.options()).copy_(element);
   });
   const int device_argument = plan_for(op).device_argument;
   if (device_argument >= 0) given[static_cast<size_t>(device_argument)] = device;
