@@ -7,7 +7,7 @@
 #include "diptych/compile/output_aliases.h"
 #include "diptych/graph/html.h"
 #include "diptych/interpreter/run_guards.h"
-#include "diptych/pair/spec.h"
+#include "diptych/pair/absent_devices.h"
 #include "diptych/scan_passes/pipeline.h"
 #include "diptych/trace/transforms.h"
 

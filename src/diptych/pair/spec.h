@@ -4,8 +4,6 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
-#include <vector>
-
 namespace diptych {
 
 /// Returns a contiguous tensor of these sizes, without memory, for captures: capture(f, spec({8, 16}, at::kFloat,
@@ -17,23 +15,5 @@ at::Tensor spec(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat, at::De
 
 /// Returns the spec of `like`, which may be a meta tensor: its sizes, strides, dtype and requires_grad, on `device`.
 at::Tensor spec_like(const at::Tensor& like, at::Device device);
-
-namespace detail {
-
-/// Keeps LibTorch from choosing cuDNN's operators, whose shapes only cuDNN knows, while it lives, if an argument lies
-/// on a CUDA device and this machine has none. The setting is the process's: captures that run beside it see it as
-/// well.
-class WithoutCudnn {
- public:
-  explicit WithoutCudnn(const std::vector<at::Tensor>& arguments);
-  ~WithoutCudnn();
-  WithoutCudnn(const WithoutCudnn&) = delete;
-  WithoutCudnn& operator=(const WithoutCudnn&) = delete;
-
- private:
-  bool was_enabled_, is_on_;
-};
-
-}  // namespace detail
 
 }  // namespace diptych
