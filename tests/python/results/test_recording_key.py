@@ -4,17 +4,18 @@ import weakref
 import diptych
 import pytest
 import torch
+from torch import library
 
 
 def define(name):
-    """Defines an operator as torch.library does for all devices: a kernel for every backend, shapes, and a gradient."""
-    library = torch.library.Library(name, "DEF")
-    library.define("twice(Tensor x) -> Tensor")
-    library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
-    library.impl("twice", torch.empty_like, "Meta")
-    torch.library.register_autograd(f"{name}::twice", lambda ctx, g: g * 2, lib=library)
-    weakref.finalize(torch, library._destroy)  # keeps it for good, also where a capture undoes what the function kept
-    return library
+    """Defines an operator as Python programs do for all devices: a kernel for every backend, shapes, and a gradient."""
+    defined = library.Library(name, "DEF")
+    defined.define("twice(Tensor x) -> Tensor")
+    defined.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+    defined.impl("twice", torch.empty_like, "Meta")
+    library.register_autograd(f"{name}::twice", lambda ctx, g: g * 2, lib=defined)
+    weakref.finalize(torch, defined._destroy)  # keeps it for good, also where a capture undoes what the function kept
+    return defined
 
 
 def train(function):
@@ -49,13 +50,13 @@ def test_an_operator_that_a_function_defines():
 def test_an_operator_that_is_unloaded_and_defined_again_as_another():
     kinds = []
     for kind in ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutograd"):
-        library = torch.library.Library("late_three", "DEF")
-        library.define("thrice(Tensor x) -> Tensor")
-        library.impl("thrice", lambda x: x * 3, kind)
+        defined = library.Library("late_three", "DEF")
+        defined.define("thrice(Tensor x) -> Tensor")
+        defined.impl("thrice", lambda x: x * 3, kind)
         operator = torch.ops.late_three.thrice
         kinds.append("late_three.thrice" in str(diptych.capture(lambda x: operator(x).sin(), torch.ones(3)).forward))
         torch.testing.assert_close(diptych.aot_function(lambda x: operator(x).sin())(torch.ones(3)), torch.full((3,), 3.0).sin())
-        library._destroy()
+        defined._destroy()
     assert kinds == [True, False, True]
 
 
