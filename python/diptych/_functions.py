@@ -65,7 +65,8 @@ def _is_taken(function):
 def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
     """Captures function(*args, **kwargs) and returns its Pair: the forward and the backward graph. Nothing is run and no
     argument changes. Types alone will do: those that spec() makes, torch's FakeTensors, and meta tensors, which lie where the
-    other tensors lie; so will a module with such parameters. The keywords partition, decompositions and name are options, as those of aot_function() are:
+    other tensors lie; so will a module with such parameters.
+    The keywords partition, decompositions and name are options, as those of aot_function() are:
     capture(f, x, partition="min_cut"). A keyword that the function takes itself is the function's.
     Errors: UserError for what a graph can't hold, naming it, and for an option of calls, such as dynamic; what the function
     itself raises."""
