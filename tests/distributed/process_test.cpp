@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <torch/types.h>
 
+#include <array>
+#include <cerrno>
 #include <cstdlib>
 
 #include "diptych/distributed/gradient_reduction.h"
@@ -107,6 +110,27 @@ TEST_F(ProcessAlone, MayLeaveAndJoinAgain) {
     const auto process = init({.timeout = 20});
     EXPECT_EQ(process.all_reduce(torch::ones({2})).sum().item<double>(), 2);
   }
+}
+
+// What gloo does when another process has just ended.
+TEST_F(ProcessAlone, OutlivesAWriteToAPeerThatIsGone) {
+  const auto write_to_nobody = [] {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) ::_exit(1);
+    ::close(ends[1]);
+    const ssize_t written = ::write(ends[0], "x", 1);
+    ::_exit(written == -1 && errno == EPIPE ? 0 : 2);
+  };
+  ::signal(SIGPIPE, SIG_DFL);
+  EXPECT_EXIT(write_to_nobody(), ::testing::KilledBySignal(SIGPIPE), "");
+  const auto process = init({.timeout = 20});
+  EXPECT_EXIT(write_to_nobody(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(ProcessAlone, LeavesTheProgramsOwnHandler) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const auto process = init({.timeout = 20});
+  EXPECT_EQ(::signal(SIGPIPE, SIG_DFL), SIG_IGN);
 }
 
 TEST_F(ProcessAlone, IsAMemberOnce) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+#include <signal.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include <cmath>
@@ -42,6 +43,17 @@ int64_t digest(const std::string& text) {
   return static_cast<int64_t>(hash >> 2U);
 }
 
+// gloo writes to its sockets without MSG_NOSIGNAL: where the other end is gone, the default action of SIGPIPE would end
+// this process before it could say why. A handler, unlike SIG_IGN, is not handed on to programs that this one starts.
+void outlive_lost_peers() {
+  struct sigaction found {};
+  if (::sigaction(SIGPIPE, nullptr, &found) != 0 || found.sa_handler != SIG_DFL) return;
+  struct sigaction handler {};
+  handler.sa_handler = [](int) {};
+  handler.sa_flags = SA_RESTART;
+  ::sigaction(SIGPIPE, &handler, nullptr);
+}
+
 }  // namespace
 
 struct Process::Group {
@@ -63,6 +75,7 @@ const std::string& Process::group_name() {
 
 Process::Process(const ProcessOptions& options) : environment_(Environment::read()) {
   const auto timeout = timeout_of(options);
+  outlive_lost_peers();
   group_ = std::make_unique<Group>();
   group_->state = std::make_shared<detail::GroupState>(environment_.rank, environment_.size);
   group_->group = detail::make_process_group(environment_, timeout, group_->state);

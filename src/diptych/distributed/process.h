@@ -20,7 +20,8 @@ enum class Reduce { kSum, kMean };
 /// This process as a member of the group that a launcher started (diptych_launch, torchrun). The destructor ends the
 /// membership once the others have come to the same place; it does not wait for them while an exception is in flight.
 /// Collectives are called by all processes, in the same order. Threads: one at a time. Errors: collectives throw
-/// UserError if another process has ended or does not answer in time.
+/// UserError if another process has ended or does not answer in time; so that they can, SIGPIPE no longer ends the
+/// program from the first membership on, unless the program has set what it does.
 class Process {
  public:
   /// Meets the others. Errors: UserError names the environment variable that is missing or wrong, an unknown backend,
