@@ -95,9 +95,8 @@ def read_report(row: Row, report: Path, part: str = "") -> Result:
 
 
 def environment_of(row: Row, part: str) -> dict[str, str]:
-    """Returns the row's environment; as in tools/test.sh, LLVM optimizes XLA's programs only where all samples run."""
-    unoptimized = {} if part == "all" else {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
-    return {**unoptimized, **os.environ, "DIPTYCH_TEST_PART": part, **row.environment}
+    """Returns the row's environment, to which tools/test_environment.sh adds what every run of the tests has."""
+    return {**os.environ, "DIPTYCH_TEST_PART": part, **row.environment}
 
 
 def run(row: Row, part: str, preset: str, jobs: str, arguments: list[str]) -> Result:
@@ -105,7 +104,8 @@ def run(row: Row, part: str, preset: str, jobs: str, arguments: list[str]) -> Re
     folder.mkdir(parents=True, exist_ok=True)
     report, log = folder / f"{row.name}.xml", folder / f"{row.name}.log"
     report.unlink(missing_ok=True)
-    command = ["ctest", "--preset", preset, "-j", jobs, "--no-tests=error", "--output-junit", str(report), *arguments]
+    command = ["bash", "-c", '. tools/test_environment.sh; exec "$@"', "bash"]
+    command += ["ctest", "--preset", preset, "-j", jobs, "--no-tests=error", "--output-junit", str(report), *arguments]
     with log.open("w") as output:
         status = subprocess.run(command, cwd=ROOT, env=environment_of(row, part), stdout=output, stderr=subprocess.STDOUT)
     result = read_report(row, report, part)

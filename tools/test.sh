@@ -11,10 +11,7 @@ cd "$(dirname "$0")/.." || exit 1
 preset=$1 jobs=$2 only=${ONLY:-}
 ninja_log=build/$preset/.ninja_log report=build/$preset/tests.xml output=build/$preset/tests.log
 earlier=$(stat -c %s "$ninja_log" 2>/dev/null || echo 0)
-commits=$(git rev-list --count HEAD 2>/dev/null || echo 0)
-export DIPTYCH_TEST_PART=${DIPTYCH_TEST_PART:-$((commits % 10))/10}
-# What LLVM optimizes in XLA's programs is not what a part tests, and is a third of the time that they take to compile.
-[ "$DIPTYCH_TEST_PART" = all ] || export XLA_FLAGS=${XLA_FLAGS:---xla_backend_optimization_level=0}
+. tools/test_environment.sh
 
 failed=() stages=()
 # timed <stage> <command>...: the command's status; says nothing of its own.

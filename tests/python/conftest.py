@@ -1,5 +1,6 @@
 """What the tests of all folders share: a process for a folder, in which each case meets the state that the first one met,
 whatever the order, and a line that repeats a case that failed. The helpers that lie here can be imported in every folder."""
+import gc
 import random
 
 import pytest
@@ -12,6 +13,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    gc.set_threshold(700, 10, 1000)  # a collection of all generations looks through all of torch: a tenth of the time if left as it is
     config.pluginmanager.register(repeating.Repeats(config.rootpath))  # forks: torch, which has threads, is imported after it
 
 

@@ -43,8 +43,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(check_cpus.parts(3, 128, None), ["8/10", "9/10", "0/10"])
         self.assertEqual(check_cpus.parts(2, 128, "all"), ["all", "all"])
 
-    def test_only_a_run_of_all_samples_optimizes_xlas_programs(self):
-        self.assertIn("XLA_FLAGS", check_cpus.environment_of(SOME, "3/10"))
+    def test_a_row_names_its_part_and_its_variables(self):
         with unittest.mock.patch.dict("os.environ", {}, clear=True):
             self.assertEqual(check_cpus.environment_of(SOME, "all"), {"DIPTYCH_TEST_PART": "all", "ATEN_CPU_CAPABILITY": "default"})
 

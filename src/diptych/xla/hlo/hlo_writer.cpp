@@ -200,11 +200,22 @@ Hlo HloWriter::reverse(const Hlo& x, at::IntArrayRef dims) {
 
 Hlo HloWriter::pad(const Hlo& x, const Hlo& value, at::IntArrayRef low, at::IntArrayRef high,
                    at::IntArrayRef interior) {
-  std::vector<int64_t> sizes;
+  // Not all emitters of XLA take less than no padding: what it takes away is cut off afterwards.
+  std::vector<int64_t> before, after, begin, end, sizes;
   for (size_t i = 0; i < x.sizes.size(); ++i) {
-    sizes.push_back(x.sizes[i] + low[i] + high[i] + std::max<int64_t>(x.sizes[i] - 1, 0) * interior[i]);
+    before.push_back(std::max<int64_t>(low[i], 0));
+    after.push_back(std::max<int64_t>(high[i], 0));
+    sizes.push_back(x.sizes[i] + before[i] + after[i] + std::max<int64_t>(x.sizes[i] - 1, 0) * interior[i]);
+    begin.push_back(before[i] - low[i]);
+    end.push_back(sizes[i] - (after[i] - high[i]));
   }
-  const Hlo result = define(x.dtype, std::move(sizes));
+  const Hlo padded = padding(x, value, before, after, interior, sizes);
+  return end == sizes && before == low ? padded : slice(padded, begin, end, std::vector<int64_t>(sizes.size(), 1));
+}
+
+Hlo HloWriter::padding(const Hlo& x, const Hlo& value, at::IntArrayRef low, at::IntArrayRef high,
+                       at::IntArrayRef interior, const std::vector<int64_t>& sizes) {
+  const Hlo result = define(x.dtype, sizes);
   statement(result, fmt::format("stablehlo.pad {}, {}, low = {}, high = {}, interior = {} : ({}, {}) -> {}", x.name,
                                 value.name, hlo_list(low), hlo_list(high), hlo_list(interior), hlo_type(x),
                                 hlo_type(value), hlo_type(result)));

@@ -90,6 +90,7 @@ class HloWriter {
   Hlo slice(const Hlo& x, at::IntArrayRef begin, at::IntArrayRef end, at::IntArrayRef step);
   /// Elements begin, begin + step, ... before `end` along one dimension.
   Hlo slice_along(const Hlo& x, int64_t dim, int64_t begin, int64_t end, int64_t step = 1);
+  /// Less than no padding takes elements away.
   Hlo pad(const Hlo& x, const Hlo& value, at::IntArrayRef low, at::IntArrayRef high, at::IntArrayRef interior);
   Hlo concatenate(const std::vector<Hlo>& parts, int64_t dim);
   /// Starts are scalars of one integer dtype, clamped so that the slice lies inside.
@@ -157,6 +158,8 @@ class HloWriter {
   };
   Hlo define(at::ScalarType dtype, std::vector<int64_t> sizes);
   Hlo nothing_to_read(const Hlo& result);
+  Hlo padding(const Hlo& x, const Hlo& value, at::IntArrayRef low, at::IntArrayRef high, at::IntArrayRef interior,
+              const std::vector<int64_t>& sizes);
   void line(std::string_view text);
   void statement(const Hlo& result, std::string_view text);
   /// Writes any operation in MLIR's generic form; `results` tells types. A name without a dialect is StableHLO's.

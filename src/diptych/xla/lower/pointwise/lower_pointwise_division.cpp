@@ -78,15 +78,16 @@ HloTerm whole_power(const HloTerm& x, int64_t n) {
   }
 }
 
-// The same of tensors. HLO's own reads six bits of an exponent; to negative ones it rounds to zero, as ATen does.
+// The same of tensors, where HLO's own reads six bits of an exponent. Negative exponents round to zero, as in ATen, but
+// for 1 and -1, of which the lowest bit of an exponent says all.
 HloTerm whole_power(const HloTerm& x, const HloTerm& n) {
   const auto bits = static_cast<int64_t>(8 * at::elementSize(n.dtype())) - 1;
-  HloTerm large = x.like(1), square = x;
+  HloTerm power = x.like(1), square = x;
   for (int64_t bit = 0; bit < bits; ++bit) {
-    large = (n & n.like(int64_t{1} << bit)).equals(0.0).choose(large, large * square);
+    power = (n & n.like(int64_t{1} << bit)).equals(0.0).choose(power, power * square);
     square = square * square;
   }
-  return (n < 64.0).choose(x.binary("power", n), large);
+  return ((n < 0.0) & !(x.equals(1.0) | x.equals(-1.0))).choose(x.like(0), power);
 }
 
 // Roots are powers to ATen where the dtype is half: those of -0 and of negative infinity have no sign.
