@@ -1,7 +1,9 @@
 // Answers for docs/debugging.md: why a call captures, what is kept for the backward, what each node costs, and whether
 // the graph still does what the function does.
 #include <diptych/diptych.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+
+#include <iostream>
 
 namespace dp = diptych;
 

@@ -1,6 +1,8 @@
 // A training step as one XLA program, whose parameters stay on the device until sync().
 #include <diptych/diptych.h>
-#include <torch/torch.h>
+#include <torch/optim/adamw.h>
+
+#include <iostream>
 
 namespace dp = diptych;
 

@@ -1,6 +1,8 @@
 // The shortest capture: a function, its arguments, and both graphs as text.
 #include <diptych/diptych.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+
+#include <iostream>
 
 int main() {
   const auto w = torch::ones({3, 2}).requires_grad_();

@@ -1,6 +1,8 @@
 // A loop that stays a loop in the graph: smoothing a sequence, with a gradient for the weight that the loop captures.
 #include <diptych/diptych.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+
+#include <iostream>
 
 namespace dp = diptych;
 

@@ -1,6 +1,9 @@
 // A training loop: a torch::nn module learns the sine, by a function that is compiled ahead of its backward.
 #include <diptych/diptych.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
 
 #include <cstdio>
 

@@ -3,7 +3,7 @@
 // gradients flow through. The eccentricity and the phase of the orbit are then found by gradient descent.
 #include <diptych/diptych.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/optim/lbfgs.h>
 
 #include <iostream>
 

@@ -1,7 +1,9 @@
 // A compiler of one's own: any callable from a graph to an executable. This one notes what each run takes, and leaves
 // the work to the interpreter.
 #include <diptych/diptych.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+
+#include <iostream>
 
 namespace dp = diptych;
 

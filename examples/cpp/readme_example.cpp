@@ -1,5 +1,7 @@
 #include <diptych/diptych.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+
+#include <iostream>
 
 int main() {
   const auto loss = [](const at::Tensor& w, const at::Tensor& x) { return x.matmul(w).tanh().mean(); };

@@ -102,6 +102,7 @@ int train_in_parallel(const ParallelOptions& options, GptConfig config) {
     DIPTYCH_CHECK(std::isfinite(mean), "[train_gpt_parallel] the loss of step {} is {}; try a smaller --lr than {}",
                   state.step + 1, mean, options.lr);
     state.losses.push_back(mean);
+    state.rates.push_back(options.lr);
     ++state.step;
     if (process.rank() != 0) continue;
     fmt::print("step {} loss {:.9g}\n", state.step, mean);

@@ -1,6 +1,7 @@
 // Uses fori_loop, an operator that is not the library's, as one of the library's.
 #include <diptych/diptych.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <iostream>
 

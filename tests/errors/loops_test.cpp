@@ -216,6 +216,50 @@ TEST(LoopErrors, ABufferThatIsAnArgumentOfTheCaptureToo) {
   expect_refusal([&] { (void)carried(buffer); }, {"in place, whose memory 'carry' shares"});
 }
 
+TEST(LoopErrors, ABufferThatIsReturnedAsTheCarry) {
+  const at::Tensor buffer = ones({2});
+  const auto body = [&](const at::Tensor& c, const at::Tensor& x) {
+    at::Tensor(buffer).add_(x);
+    return std::pair(buffer.view({2}), c);
+  };
+  expect_refusal(scan_of(body, ones({2})), {"[scan] the body changes a captured tensor in place, and returns what "
+                                            "shares its memory as the carry 'carry'",
+                                            "return clone() of it"});
+}
+
+// Autograd takes the sum of what was added; the graph, in which the buffer is a carry, would double it in each step.
+TEST(LoopErrors, ABufferThatIsChangedWithAndWithoutAutograd) {
+  const at::Tensor buffer = ones({2}), x = ones({2}).requires_grad_();
+  const auto sum = [&](auto change) {
+    return [=] {
+      return map(
+          [=](const at::Tensor& row) {
+            change(at::Tensor(buffer));
+            at::Tensor(buffer).add_(x);
+            return row * buffer;
+          },
+          ones({3, 2}));
+    };
+  };
+  const char* const words = "in place where autograd sees it and where it does not (under no_grad or through detach())";
+  expect_refusal(sum([](const at::Tensor& t) { t.detach().mul_(2); }), {"[scan] the body changes", words});
+  expect_refusal(sum([](const at::Tensor& t) {
+                   const torch::NoGradGuard guard;
+                   t.view({2}).mul_(2);
+                 }),
+                 {"[scan] the body changes", words});
+}
+
+TEST(LoopErrors, ACopyUnderNoGradOfACarryThatIsNotContiguous) {
+  const at::Tensor c = ones({3, 2}).requires_grad_();
+  const auto body = [](const at::Tensor& c, const at::Tensor& x) {
+    const torch::NoGradGuard guard;
+    return std::pair(c.contiguous(), x.clone());
+  };
+  expect_refusal(scan_of(body, c.t()), {"[scan] the body copies a carry under no_grad that is not contiguous"});
+  EXPECT_EQ(scan(body, c, ones({3, 2})).first.sizes(), c.sizes());
+}
+
 TEST(LoopErrors, ACapturedTensorReshaped) {
   const at::Tensor w = ones({2, 1});
   const auto body = [&](const at::Tensor& c, const at::Tensor& x) {

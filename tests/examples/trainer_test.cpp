@@ -71,6 +71,28 @@ TEST(Trainer, ResumedRunHasTheSameLossesAsAnUninterruptedOne) {
   }
 }
 
+// Its first steps have the rates of a schedule that was for fewer steps; eager, which repeats them, needs these.
+TEST(Trainer, ResumedForMoreStepsKeepsTheRatesOfThoseDone) {
+  const DigitsData digits(data_path("digits.csv"));
+  TrainOptions options = small_options();
+  const Task task = digits_task(options, digits);
+  TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder.path());
+  {
+    TrainRun first(options, task, "eager");
+    losses_of(first, 5);
+    checkpoints.save(first.state(), options.run);
+  }
+  options.steps *= 3;
+  TrainRun second(options, task, "eager");
+  second.resume(*checkpoints.newest());
+  const auto expected = losses_of(second, options.steps);
+  EXPECT_NE(second.state().rates[1], learning_rate(options, 1));
+  TrainRun repeated(options, task, "eager");
+  for (const double rate : second.state().rates) repeated.step(rate);
+  EXPECT_EQ(repeated.state().losses, expected);
+}
+
 TEST(Trainer, SameSeedSameLossesOtherSeedOthers) {
   const DigitsData digits(data_path("digits.csv"));
   TrainOptions options = small_options();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Holds what a user's program costs its compiler, by counts that are the same on every machine: the lines that the headers of the
-library add to those of <torch/torch.h>, and the functions that its templates leave in the object file.
+library add to those of <torch/torch.h>, which the programs do without, and the functions that its templates leave in the object file.
 Usage: users_build.py BUILD   (a build folder with compile_commands.json and the object files of the programs)"""
 import json
 import re
@@ -119,10 +119,12 @@ def check(program, command, torch_headers, build):
         by_header[" -> ".join(brought_by(chains[header]))] += count
     found = functions(Path(folder) / output)
     most_lines, most_functions = BOUNDS[program]
-    print(f"{program}: {sum(more.values())} lines, {found.total()} functions")
-    return fault(program, "lines that <torch/torch.h> has not", sum(more.values()), most_lines, by_header, "lines") + fault(
-        program, "functions of templates", found.total(), most_functions, found, "of"
-    )
+    print(f"{program}: {sum(more.values())} lines, {found.total()} functions, {sum(lines.values())} of {sum(torch_headers.values())}")
+    return [
+        *fault(program, "lines that <torch/torch.h> has not", sum(more.values()), most_lines, by_header, "lines"),
+        *fault(program, "lines in all, where <torch/torch.h> alone is heavy", sum(lines.values()), sum(torch_headers.values()), lines, "lines"),
+        *fault(program, "functions of templates", found.total(), most_functions, found, "of"),
+    ]
 
 
 def main():
@@ -130,7 +132,7 @@ def main():
     found = commands(build)
     folder, words, _ = found["first_capture"]
     torch_headers, _ = lines_by_header(words, folder, "#include <torch/torch.h>\n")
-    faults = [text for program, command in sorted(found.items()) for text in check(program, command, set(torch_headers), build)]
+    faults = [text for program, command in sorted(found.items()) for text in check(program, command, torch_headers, build)]
     if faults:
         sys.exit("\n".join(faults))
 

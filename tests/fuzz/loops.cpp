@@ -57,7 +57,7 @@ Tensors halved(Tensors results) {
 }
 
 // The outputs are stacked as they are when a step returns them. The carries are the tensors themselves: a later step
-// changes what it gets, which may be init.
+// changes what it gets, which may be init. A loop's results are the caller's own.
 StepResult with_own_outputs(StepResult result) {
   for (at::Tensor& tensor : result.second) tensor = tensor.clone();
   return result;
@@ -75,6 +75,7 @@ StepResult written_out_scan(const Step& step, const Operands& operands) {
     for (const Tensors& row : rows) column.push_back(row[k]);
     found.second.push_back(at::stack(column));
   }
+  for (at::Tensor& carry : found.first) carry = carry.clone();
   return found;
 }
 

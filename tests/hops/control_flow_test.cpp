@@ -129,16 +129,17 @@ TEST(Cond, ChangesOneTensorWithAHistoryAndOneUnseen) {
   EXPECT_TRUE(at::equal(leaf.grad(), torch::full({2}, 5.0)));
 }
 
-TEST(WhileLoop, ReturnsAViewOfWhatItChangesUnderNoGrad) {
+TEST(Scan, ReturnsAViewOfWhatItChangesUnderNoGrad) {
   const at::Tensor weight = torch::ones({1, 3}, torch::requires_grad());
   const torch::NoGradGuard guard;
-  const auto body = [&](const at::Tensor& c) {
+  const auto body = [&](const at::Tensor& c, const Tensors&) {
     const at::Tensor view = weight.slice(0, 0, 1);
     view.copy_(c + 4);
-    return view;
+    return std::pair(c + 1, view);
   };
-  const at::Tensor last = while_loop([](const at::Tensor& c) { return c.sum() < 9; }, body, torch::ones({1, 3}));
-  EXPECT_TRUE(at::equal(last, torch::full({1, 3}, 5.0)) && at::equal(weight, last));
+  const at::Tensor seen = scan(body, torch::ones({1, 3}), Tensors{}, {.length = 2}).second;
+  EXPECT_TRUE(at::equal(seen, torch::tensor({5.0, 6.0}).view({2, 1, 1}).expand({2, 1, 3})));
+  EXPECT_TRUE(at::equal(weight, seen[1]));
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ std::filesystem::path CheckpointFolder::save(const TrainState& state, const RunO
   }
   for (const auto& [name, tensor] : state.buffers) contents.tensors.emplace_back("buffers." + name, tensor);
   contents.tensors.emplace_back("losses", torch::tensor(state.losses));
+  contents.tensors.emplace_back("rates", torch::tensor(state.rates, at::kDouble));
   contents.tensors.emplace_back("random_state", random_state());
   contents.metadata = {{"step", std::to_string(state.step)}, {"options", nlohmann::json(options).dump()}};
   const auto path = folder_ / fmt::format("{}{:08}{}", kPrefix, state.step, kEnding);
@@ -132,6 +133,8 @@ void restore(const CheckpointFolder::Found& found, TrainState& state) {
   for (auto& [name, tensor] : state.buffers) copy_into(tensor, contents, "buffers." + name);
   const at::Tensor losses = contents.tensor("losses");
   state.losses.assign(losses.const_data_ptr<float>(), losses.const_data_ptr<float>() + losses.numel());
+  const at::Tensor rates = contents.tensor("rates");
+  state.rates.assign(rates.const_data_ptr<double>(), rates.const_data_ptr<double>() + rates.numel());
   state.step = losses.numel();
   auto generator = default_generator();
   std::lock_guard lock(generator.mutex());

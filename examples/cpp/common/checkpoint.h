@@ -1,7 +1,6 @@
 // The state of a training run on the disk: written whole or not at all, the last two kept, the newest sound one read
 // back.
 #pragma once
-#include <torch/optim.h>
 #include <torch/optim/adamw.h>
 
 #include <optional>
@@ -18,6 +17,7 @@ struct TrainState {
   std::vector<NamedTensor> buffers;     ///< BatchNorm's statistics and the like
   torch::optim::AdamW* optimizer = nullptr;
   std::vector<float> losses = {};  ///< of every step done
+  std::vector<double> rates = {};  ///< likewise, the learning rates: a run may go on with another number of steps
 };
 
 /// The checkpoints of one run, in one folder.

@@ -1,7 +1,7 @@
 // Where the programs meet Diptych: the loss function of a model, run by a captured pair of graphs or in plain eager.
 #pragma once
 #include <diptych/diptych.h>
-#include <torch/nn.h>
+#include <torch/nn/module.h>
 
 #include "common/trainer.h"
 

@@ -1,7 +1,6 @@
 // The tensors of a model as a list with names: of a struct with DIPTYCH_FIELDS, or of a torch::nn module.
 #pragma once
 #include <diptych/tree/tree.h>
-#include <torch/nn.h>
 #include <torch/nn/module.h>
 
 #include "common/tensor_file.h"

@@ -83,14 +83,14 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Comparison compare_with_eager(const TrainOptions& options, const Task& task, const std::vector<float>& losses) {
+Comparison compare_with_eager(const TrainOptions& options, const Task& task, const TrainState& done) {
   Comparison result;
-  result.steps = std::min(options.compare_eager, static_cast<int64_t>(losses.size()));
+  result.steps = std::min(options.compare_eager, static_cast<int64_t>(done.losses.size()));
   TrainRun eager(options, task, "eager");
   Progress progress("the same in eager", 0, result.steps, task.units_per_step, options.unit);
   for (int64_t i = 0; i < result.steps && !StopOnSignal::asked(); ++i) {
-    const float loss = eager.step();
-    const double difference = std::abs(static_cast<double>(loss) - losses[i]);
+    const float loss = eager.step(done.rates[i]);
+    const double difference = std::abs(static_cast<double>(loss) - done.losses[i]);
     if (i == 0 || difference > result.largest) result.largest = difference, result.largest_at = i + 1;
     progress.update(i + 1, loss);
   }
@@ -184,10 +184,8 @@ void TrainRun::resume(const CheckpointFolder::Found& found) {
   restore(found, state_);
 }
 
-float TrainRun::step() {
-  for (auto& group : optimizer_->param_groups()) {
-    static_cast<torch::optim::AdamWOptions&>(group.options()).lr(learning_rate(options_, state_.step));
-  }
+float TrainRun::step(double rate) {
+  for (auto& group : optimizer_->param_groups()) static_cast<torch::optim::AdamWOptions&>(group.options()).lr(rate);
   const Batch batch = task_.batch(state_.step);
   StepTimes times;
   Lap lap;
@@ -203,6 +201,7 @@ float TrainRun::step() {
   }
   times.update = lap.seconds();
   state_.losses.push_back(value);
+  state_.rates.push_back(rate);
   ++state_.step;
   times_.push_back(times);
   return value;
@@ -223,7 +222,7 @@ int train(const TrainOptions& options, const Task& task) {
   }
   ReportData report{.options = options, .task = task, .run = run, .findings = run.model().evaluate()};
   if (options.compare_eager > 0 && options.backend != "eager" && !run.times().empty()) {
-    report.comparison = compare_with_eager(options, task, run.state().losses);
+    report.comparison = compare_with_eager(options, task, run.state());
   }
   fmt::print("\n");
   for (const auto& finding : report.findings) fmt::print("{}: {}\n", finding.name, finding.text);

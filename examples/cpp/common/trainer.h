@@ -3,7 +3,7 @@
 #pragma once
 #include <diptych/backward/step.h>
 #include <diptych/pair/pair.h>
-#include <torch/optim.h>
+#include <torch/optim/adamw.h>
 
 #include <functional>
 #include <optional>
@@ -39,14 +39,18 @@ struct StepTimes {
   double total() const { return forward + update; }
 };
 
+/// Learning rate of step `step` (from 0).
+double learning_rate(const TrainOptions& options, int64_t step);
+
 /// A model with its optimizer, part-way through a run.
 class TrainRun {
  public:
   /// Seeds torch's default generator, builds the model, and seeds again: dropout draws what eager's does.
   TrainRun(const TrainOptions& options, const Task& task, const std::string& backend);
 
-  /// Does one step. Errors: UserError if the loss is not finite.
-  float step();
+  /// Does one step, at the schedule's learning rate or a given one. Errors: UserError if the loss is not finite.
+  float step() { return step(learning_rate(options_, state_.step)); }
+  float step(double rate);
   /// Puts a checkpoint in place. Errors: UserError if it belongs to a run with other options.
   void resume(const CheckpointFolder::Found& found);
 
@@ -73,9 +77,6 @@ struct Comparison {
   std::vector<StepTimes> times;
 };
 inline constexpr double kLossTolerance = 1e-4;
-
-/// Learning rate of step `step` (from 0).
-double learning_rate(const TrainOptions& options, int64_t step);
 
 /// Medians of the steps but for the first, which captures and compiles.
 StepTimes median_times(const std::vector<StepTimes>& times);

@@ -1,7 +1,10 @@
 // ResNet-18 for small images, as torch::nn modules with BatchNorm: a 3x3 stem with no pooling, then four stages of two
 // blocks. Source: He et al. 2016, in the form that is usual for 32x32 images.
 #pragma once
-#include <torch/nn.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
 namespace examples {

@@ -25,8 +25,9 @@ _PACKAGES = frozenset(("torch", "functorch", "numpy", "diptych", *sys.stdlib_mod
 _EMPTY_BASES = (object, abc.ABC, typing.Generic, typing.Protocol)  # of the standard library, but of no content
 _OWN_RULES = ("__setattr__", "__delattr__", "__getattribute__", "__del__")
 _DEEPEST = 12
-_REFERENCES = 3  # to a part of an object that is packed: the object's, an argument, and that of the question itself
 _num_references = sys.getrefcount
+_holder = [[]]
+_HELD_ONCE = (lambda value: _num_references(value))(_holder[0])  # by an object, with an argument and the question
 
 
 class Unfit(Exception):
@@ -158,7 +159,7 @@ class Objects:
             return value
         if self.is_given and not is_container and has_weak_references(value):
             raise Unfit(f"a {kind.__name__} has a weak reference")
-        if self.is_given and is_container and self._num_open and _num_references(value) > _REFERENCES:
+        if self.is_given and is_container and self._num_open and _num_references(value) > _HELD_ONCE:
             raise Unfit(f"others refer to a {kind.__name__} of an object")
         return Packed(self._add(value), self._likes.get(kind, kind), self._inside(value, self.held, value))
 

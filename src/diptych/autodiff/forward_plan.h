@@ -47,6 +47,7 @@ struct MutationPlan {
   bool data = false;  ///< its elements: the new value is in forward slot `slot`
   size_t slot = 0;
   bool under_no_grad = false;        ///< all of it happened where gradients were not recorded
+  bool partly_unseen = false;        ///< some of it happened where autograd does not see it, and some did not
   bool counts = true;                ///< autograd's version of it goes up, as it does not by x.data
   std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...), in terms of what it was
   bool operator==(const MutationPlan&) const = default;

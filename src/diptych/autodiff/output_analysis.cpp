@@ -165,6 +165,7 @@ void Analyzer::find_mutation(size_t index) {
   mutation.primal = index;
   mutation.data = wrapper->has_data_mutation();
   mutation.under_no_grad = !edge_changed;
+  mutation.partly_unseen = edge_changed && recorder_.views().has_unseen_write(primal.stand_in);
   mutation.counts = edge_changed || primal.counts_changes();
   if (wrapper->has_metadata_mutation()) {
     DIPTYCH_CHECK(!was_differentiable || !primal.real.is_leaf(),

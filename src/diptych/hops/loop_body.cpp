@@ -11,6 +11,7 @@
 #include "diptych/hops/transformed_call.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
 
@@ -38,6 +39,14 @@ bool draw_alike(const Graph& a, const Graph& b) {
            (x.outputs.empty() || !draws_random(x) || a.meta(x.outputs[0]).strides == b.meta(y.outputs[0]).strides);
   };
   return std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), b.nodes().end(), is_alike);
+}
+
+// How often the graph copies what requires grad where gradients are not recorded.
+int64_t count_unseen_copies(const Graph& graph) {
+  return std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    const auto* source = node.operands.empty() ? nullptr : std::get_if<Value>(&node.operands[0]);
+    return !node.grad_enabled && has_tag(node.op, Tag::kCopy) && source && graph.meta(*source).requires_grad;
+  });
 }
 
 void check_defined(const char* who, const Flattened& tensors, size_t index) {
@@ -71,7 +80,7 @@ class Capturer {
       const bool more_grad = settle_requires_grad(*body);
       const bool more_writes = find_writes(*body);
       if (more_grad || more_writes) continue;
-      if (body->draws() || body->writes()) check_layouts(body);
+      if (body->draws() || body->writes() || any_carry_requires_grad()) check_layouts(body);
       for (ArgumentWrite& write : writes_) {
         const bool is_of_first_step = write.argument < carries_.size() && !write.is_next_carry;
         if (is_of_first_step) write.under_no_grad = first_under_no_grad_[write.argument];
@@ -83,11 +92,15 @@ class Capturer {
  private:
   std::shared_ptr<const Body> capture(const std::vector<TensorMeta>& carries);
   FlatResult run_step(const Tensors& stand_ins, const std::vector<std::string>& paths);
+  void check_carries_are_no_buffers(const Tensors& buffers, const Tensors& returned) const;
   void check_carries(const Body& body) const;
   bool settle_requires_grad(const Body& body);
   bool find_writes(const Body& body);
   bool add_buffer(const Body& body, const MutationPlan& mutation);
   bool add_argument(const Body& body, const MutationPlan& mutation, size_t argument);
+  bool any_carry_requires_grad() const {
+    return std::any_of(carries_.begin(), carries_.end(), [](const TensorMeta& meta) { return meta.requires_grad; });
+  }
   void check_layouts(const std::shared_ptr<const Body>& body);
   void check_memory_is_its_own(const at::Tensor& written, const std::string& path, const Body& body,
                                std::optional<size_t> argument) const;
@@ -129,6 +142,7 @@ FlatResult Capturer::run_step(const Tensors& stand_ins, const std::vector<std::s
   FlatResult result = step_(given);
   const auto place = static_cast<int64_t>(carries_.size());
   for (size_t i = 0; i < carries_.size(); ++i) result.paths[i] = paths[i];
+  check_carries_are_no_buffers({buffers_begin, buffers_end}, result.tensors);
   if (!writes_.empty()) {
     check_next_carries_are_their_own(who_, writes_, given, result.tensors, result.paths, carries_.size());
   }
@@ -143,6 +157,18 @@ FlatResult Capturer::run_step(const Tensors& stand_ins, const std::vector<std::s
   result.paths.insert(result.paths.begin() + place, paths.begin() + place,
                       paths.begin() + place + static_cast<int64_t>(buffers_.size()));
   return result;
+}
+
+// A later step would change such a carry before it reads it, which values can't say.
+void Capturer::check_carries_are_no_buffers(const Tensors& buffers, const Tensors& returned) const {
+  for (size_t i = 0; i < carries_.size(); ++i) {
+    for (const at::Tensor& buffer : buffers) {
+      DIPTYCH_CHECK(!returned[i].defined() || !may_share_memory(returned[i], buffer),
+                    "[{}] the body changes a captured tensor in place, and returns what shares its memory as the carry "
+                    "'{}', which a later step would change; return clone() of it",
+                    who_, init_.spec.tensor_path(i));
+    }
+  }
 }
 
 void Capturer::check_carries(const Body& body) const {
@@ -170,7 +196,14 @@ bool Capturer::find_writes(const Body& body) {
     if (mutation.primal >= num_arguments) {
       found = add_buffer(body, mutation) || found;
     } else if (mutation.primal >= buffers_begin && mutation.primal < buffers_end) {
-      if (!mutation.under_no_grad) seen_buffers_[mutation.primal - buffers_begin] = true;
+      if (mutation.under_no_grad) continue;
+      seen_buffers_[mutation.primal - buffers_begin] = true;
+      // From the second step on it has a history, which the trace does not know.
+      DIPTYCH_CHECK(!mutation.partly_unseen || !body.result_requires_grad(mutation.primal),
+                    "[{}] the body changes a captured tensor ({}) in place where autograd sees it and where it does "
+                    "not (under no_grad or through detach()), and gradients flow through it; make it a part of the "
+                    "carry",
+                    who_, body.graph()->input_slots()[mutation.primal].path);
     } else if (inputs_.examples.empty() || mutation.primal < buffers_begin) {
       const size_t argument = mutation.primal - (mutation.primal < buffers_begin ? 0 : buffers_.size());
       found = add_argument(body, mutation, argument) || found;
@@ -218,7 +251,8 @@ bool Capturer::add_argument(const Body& body, const MutationPlan& mutation, size
 
 // The body runs on contiguous carries. In the same loop written out, carries are laid out as they come, and a draw for
 // a tensor like a carry fills it in memory order: the same numbers, but for other elements. A write to reshape() of a
-// carry reaches the carry if that is a view, and does not if it is a copy.
+// carry reaches the carry if that is a view, and does not if it is a copy. So it is with gradients under no_grad, where
+// a copy has none.
 void Capturer::check_layouts(const std::shared_ptr<const Body>& body) {
   std::vector<TensorMeta> carries = carries_;
   for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = meta_of_argument(init_.tensors[i]).strides;
@@ -235,6 +269,12 @@ void Capturer::check_layouts(const std::shared_ptr<const Body>& body) {
         is_body || !body->writes() || have_same_flow(*as_they_come->graph(), *body->graph()),
         "[{}] the body writes to what is a view of a contiguous carry and a copy of one that is not, as reshape() and "
         "flatten() return; start with contiguous(), and have the body return contiguous carries",
+        who_);
+    DIPTYCH_CHECK(
+        is_body || count_unseen_copies(*as_they_come->graph()) == count_unseen_copies(*body->graph()),
+        "[{}] the body copies a carry under no_grad that is not contiguous, where a contiguous one is itself and keeps "
+        "its gradient, as contiguous() and reshape() do; start with contiguous(), and have the body return contiguous "
+        "carries",
         who_);
     for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = as_they_come->result(i).strides;
   }

@@ -19,8 +19,17 @@ namespace fn = at::functionalization;
 void ViewLedger::note_write(const at::Tensor& self) {
   const bool is_seen = c10::GradMode::is_enabled() && self.requires_grad();
   const bool has_history = self.requires_grad() || with_history_.contains(self.storage().unsafeGetStorageImpl());
+  if (!c10::GradMode::is_enabled() || passes_no_gradient(self)) {
+    written_unseen_.emplace(self.storage().unsafeGetStorageImpl(), self.storage());
+  }
   any_write_ = true;
   rewrites_history_ |= has_history && !is_seen;
+}
+
+bool ViewLedger::passes_no_gradient(const at::Tensor& view) const {
+  if (!fn::impl::isFunctionalTensor(view)) return false;
+  const auto& steps = steps_of(view);
+  return std::any_of(steps.begin(), steps.end(), [&](const ViewStep& step) { return stopping_steps_.contains(step); });
 }
 
 void ViewLedger::note_view_of(const OperatorPlan& plan, const at::Tensor& self) {
@@ -42,6 +51,7 @@ void ViewLedger::note_view(const OperatorPlan& plan, const at::Tensor& view) {
   const auto& steps = steps_of(view);
   if (steps.empty()) return;
   if (is_unwritable(plan, view)) unwritable_steps_.insert(steps.back());
+  if (plan.stops_gradient) stopping_steps_.insert(steps.back());
   if (plan.reinterprets) reinterpreting_steps_.insert(steps.back());
   if (!c10::GradMode::is_enabled()) no_grad_steps_.insert(steps.back());
 }

@@ -49,6 +49,10 @@ class ViewLedger {
   /// keeps its history and has another value, so that the recorded graph, run under autograd, would not compute what
   /// autograd computes. What such a write leaves in a tensor without a history, as in a buffer, has none in both.
   bool rewrites_history() const { return rewrites_history_; }
+  /// Whether memory was changed where autograd would not see it, whatever its history is now.
+  bool has_unseen_write(const at::Tensor& stand_in) const {
+    return written_unseen_.contains(stand_in.storage().unsafeGetStorageImpl());
+  }
   /// Whether primals were merged: their elements come from a storage that autograd does not know.
   bool merges_primals() const { return merges_; }
   /// Whether the graph, differentiated again, might not compute what autograd computes.
@@ -77,6 +81,7 @@ class ViewLedger {
 
  private:
   void keep_history_of(const at::Tensor& tensor);
+  bool passes_no_gradient(const at::Tensor& view) const;
   bool is_unwritable(const OperatorPlan& plan, const at::Tensor& view) const;
 
   bool writes_by_strides_ = false;
@@ -85,9 +90,11 @@ class ViewLedger {
   bool merges_ = false;
   /// Storages of which a tensor requires grad; kept, since another storage may get the address of a dead one.
   std::unordered_map<const c10::StorageImpl*, c10::Storage> with_history_;
-  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
-  std::unordered_set<ViewStep> unwritable_steps_;                ///< functionalization can't write back through them
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> written_unseen_;  ///< kept likewise
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;               ///< that the function took
+  std::unordered_set<ViewStep> unwritable_steps_;  ///< functionalization can't write back through them
   std::unordered_set<ViewStep> no_grad_steps_;
+  std::unordered_set<ViewStep> stopping_steps_;  ///< gradients don't pass them
   std::unordered_set<ViewStep> reinterpreting_steps_;
   std::unordered_set<size_t> counted_offsets_;
 };
