@@ -218,13 +218,15 @@ TEST(LoopErrors, ABufferThatIsAnArgumentOfTheCaptureToo) {
 
 TEST(LoopErrors, ABufferThatIsReturnedAsTheCarry) {
   const at::Tensor buffer = ones({2});
-  const auto body = [&](const at::Tensor& c, const at::Tensor& x) {
-    at::Tensor(buffer).add_(x);
-    return std::pair(buffer.view({2}), c);
-  };
-  expect_refusal(scan_of(body, ones({2})), {"[scan] the body changes a captured tensor in place, and returns what "
-                                            "shares its memory as the carry 'carry'",
-                                            "return clone() of it"});
+  for (const bool is_view : {false, true}) {
+    const auto body = [=](const at::Tensor& c, const at::Tensor& x) {
+      at::Tensor(buffer).add_(x);
+      return std::pair(is_view ? buffer.view({2}) : buffer, c);
+    };
+    expect_refusal(scan_of(body, ones({2})), {"[scan] the body changes a captured tensor in place, and returns what "
+                                              "shares its memory as the carry 'carry'",
+                                              "return clone() of it"});
+  }
 }
 
 // Autograd takes the sum of what was added; the graph, in which the buffer is a carry, would double it in each step.

@@ -92,7 +92,7 @@ class Capturer {
  private:
   std::shared_ptr<const Body> capture(const std::vector<TensorMeta>& carries);
   FlatResult run_step(const Tensors& stand_ins, const std::vector<std::string>& paths);
-  void check_carries_are_no_buffers(const Tensors& buffers, const Tensors& returned) const;
+  void check_carries_are_no_buffers(const Tensors& stand_ins, const Tensors& returned) const;
   void check_carries(const Body& body) const;
   bool settle_requires_grad(const Body& body);
   bool find_writes(const Body& body);
@@ -159,15 +159,17 @@ FlatResult Capturer::run_step(const Tensors& stand_ins, const std::vector<std::s
   return result;
 }
 
-// A later step would change such a carry before it reads it, which values can't say.
-void Capturer::check_carries_are_no_buffers(const Tensors& buffers, const Tensors& returned) const {
+// A later step would change such a carry before it reads it, which values can't say. What is returned is a buffer's
+// stand-in or a view of it, or the captured tensor itself.
+void Capturer::check_carries_are_no_buffers(const Tensors& stand_ins, const Tensors& returned) const {
   for (size_t i = 0; i < carries_.size(); ++i) {
-    for (const at::Tensor& buffer : buffers) {
-      DIPTYCH_CHECK(!returned[i].defined() || !may_share_memory(returned[i], buffer),
-                    "[{}] the body changes a captured tensor in place, and returns what shares its memory as the carry "
-                    "'{}', which a later step would change; return clone() of it",
-                    who_, init_.spec.tensor_path(i));
-    }
+    const auto is_shared = [&](const at::Tensor& buffer) { return may_share_memory(returned[i], buffer); };
+    const bool is_buffer = returned[i].defined() && (std::any_of(stand_ins.begin(), stand_ins.end(), is_shared) ||
+                                                     std::any_of(buffers_.begin(), buffers_.end(), is_shared));
+    DIPTYCH_CHECK(!is_buffer,
+                  "[{}] the body changes a captured tensor in place, and returns what shares its memory as the carry "
+                  "'{}', which a later step would change; return clone() of it",
+                  who_, init_.spec.tensor_path(i));
   }
 }
 
