@@ -29,6 +29,19 @@ TEST(Mutation, InputMutatedThroughAView) {
   });
 }
 
+// What was there has no part in what is written, however large it was.
+TEST(Mutation, InputMutatedThroughAnExpandedView) {
+  const auto write = [](const Tensors& t) -> Tensors {
+    t[0].mul_(1e30).log1p_().mul_(std::numeric_limits<double>::infinity());
+    t[0].expand({1, 1, 2, 3}).copy_(t[1]);
+    const at::Tensor mask = t[0] > t[1];
+    mask.expand({1, 2, 3}).logical_not_();
+    return {t[0] * 2, mask, t[0].eq(t[1])};
+  };
+  expect_as_eager(without_grad, write);
+  expect_as_eager(non_leaves(two), write);
+}
+
 TEST(Mutation, InputMutatedUnderNoGrad) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors {
     const auto y = t[0] + t[1];

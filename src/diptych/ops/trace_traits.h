@@ -34,7 +34,8 @@ enum class WriteBack : uint8_t {
   kByElement,    ///< each element to its place: right for every view
   kBySum,        ///< adds up windows that overlap: wrong for every view
   kInStorage,    ///< by strides that count in the storage: right where this is the first view, and elements lie apart
-  kByDifference  ///< subtracts what was there, which bools can't: right for other dtypes, where elements lie apart
+  kByDifference  ///< subtracts what was there, which rounds: Diptych has a way of its own, right where elements lie
+                 ///< apart
 };
 
 /// Returns how views by `op` are written back. Threads: any; callers that see an operator often keep the answer.

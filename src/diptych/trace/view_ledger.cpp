@@ -8,6 +8,7 @@
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/place_in_storage.h"
 #include "diptych/trace/strided_view.h"
+#include "diptych/trace/unexpand.h"
 
 namespace diptych::detail {
 
@@ -50,7 +51,9 @@ void ViewLedger::note_view(const OperatorPlan& plan, const at::Tensor& view) {
   if (view.is_view()) add(view);
   const auto& steps = steps_of(view);
   if (steps.empty()) return;
-  if (is_unwritable(plan, view)) unwritable_steps_.insert(steps.back());
+  const bool is_writable = !is_unwritable(plan, view);
+  if (is_writable && plan.write_back == WriteBack::kByDifference) write_back_by_element(view);
+  if (!is_writable) unwritable_steps_.insert(steps.back());
   if (plan.stops_gradient) stopping_steps_.insert(steps.back());
   if (plan.reinterprets) reinterpreting_steps_.insert(steps.back());
   if (!c10::GradMode::is_enabled()) no_grad_steps_.insert(steps.back());
@@ -61,7 +64,6 @@ bool ViewLedger::is_unwritable(const OperatorPlan& plan, const at::Tensor& view)
   if (plan.write_back == WriteBack::kBySum) return true;
   const bool is_later_step = steps_of(view).size() > 1 && !writes_by_strides_;
   if (plan.write_back == WriteBack::kInStorage && is_later_step) return true;
-  if (plan.write_back == WriteBack::kByDifference && view.scalar_type() == at::kBool) return true;
   return has_overlap(view.sizes(), view.strides());
 }
 
