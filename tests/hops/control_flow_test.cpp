@@ -129,6 +129,28 @@ TEST(Cond, ChangesOneTensorWithAHistoryAndOneUnseen) {
   EXPECT_TRUE(at::equal(leaf.grad(), torch::full({2}, 5.0)));
 }
 
+// Each step doubles the stride of what has no elements.
+TEST(Scan, CarriesWhatHasNoElements) {
+  const auto body = [](const at::Tensor& c, const Tensors&) {
+    return std::pair(c.slice(0, 0, std::nullopt, 2), c * 2);
+  };
+  EXPECT_EQ(scan(body, torch::ones({0}, torch::requires_grad()), Tensors{}, {.length = 70}).first.numel(), 0);
+}
+
+TEST(Scan, ZeroesComplexNumbersAtSecondOrder) {
+  const at::Tensor x = torch::rand({2, 3, 3}, torch::kComplexDouble).set_requires_grad(true);
+  const auto zeroed = [](const at::Tensor& slice) {
+    const at::Tensor y = slice * slice;
+    y.diagonal().zero_();
+    return y;
+  };
+  const auto second = [&](const at::Tensor& y) {
+    const at::Tensor first = torch::autograd::grad({at::real(y * y).sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+    return torch::autograd::grad({at::real(first * first).sum()}, {x})[0];
+  };
+  EXPECT_TRUE(at::allclose(second(map(zeroed, x)), second(at::stack({zeroed(x[0]), zeroed(x[1])}))));
+}
+
 TEST(Scan, ReturnsAViewOfWhatItChangesUnderNoGrad) {
   const at::Tensor weight = torch::ones({1, 3}, torch::requires_grad());
   const torch::NoGradGuard guard;

@@ -1,4 +1,4 @@
-// Outputs that no backward uses, tangents of odd layouts, and what is differentiable among the outputs.
+// Outputs that no backward uses, tangents and outputs of odd layouts, and what is differentiable among the outputs.
 #include "semantics/inputs.h"
 
 namespace diptych::testing {
@@ -76,6 +76,14 @@ TEST(Tangents, ChannelsLastTangents) {
 }
 
 // Outputs that can't be differentiated.
+// LibTorch lays these out in another way where tensors have no memory.
+TEST(Layouts, PlacesOfWhatIsNotZeroAreContiguous) {
+  expect_as_eager(without_grad, [](const Tensors& t) -> Tensors {
+    const at::Tensor places = at::nonzero_static(t[0].gt(0.5), 4);
+    return {places, places.view({-1})};
+  });
+}
+
 TEST(RequiresGrad, IntegerArgmaxAndDetachedOutputs) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors {
     const auto y = t[0].exp();

@@ -257,7 +257,11 @@ bool Capturer::add_argument(const Body& body, const MutationPlan& mutation, size
 // a copy has none.
 void Capturer::check_layouts(const std::shared_ptr<const Body>& body) {
   std::vector<TensorMeta> carries = carries_;
-  for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = meta_of_argument(init_.tensors[i]).strides;
+  // Where there are no elements, strides say nothing, and may grow from step to step.
+  const auto lay_out = [&](size_t i, const TensorMeta& meta) {
+    if (meta.numel() != 0) carries[i].strides = meta.strides;
+  };
+  for (size_t i = 0; i < carries.size(); ++i) lay_out(i, meta_of_argument(init_.tensors[i]));
   for (std::vector<Layouts> seen; std::find(seen.begin(), seen.end(), layouts(carries)) == seen.end();) {
     seen.push_back(layouts(carries));
     const bool is_body = seen.back() == layouts(carries_);
@@ -278,7 +282,7 @@ void Capturer::check_layouts(const std::shared_ptr<const Body>& body) {
         "its gradient, as contiguous() and reshape() do; start with contiguous(), and have the body return contiguous "
         "carries",
         who_);
-    for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = as_they_come->result(i).strides;
+    for (size_t i = 0; i < carries.size(); ++i) lay_out(i, as_they_come->result(i));
   }
 }
 

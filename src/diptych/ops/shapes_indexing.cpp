@@ -43,6 +43,12 @@ at::Tensor take(const at::Tensor& self, const at::Tensor& index) {
   return meta_empty(index.sizes(), self.scalar_type());
 }
 
+// Contiguous, where nonzero() and torch's kernel for meta tensors are transposed.
+at::Tensor nonzero_static(const at::Tensor& self, int64_t size, int64_t) {
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  return meta_empty({size, self.dim()}, at::kLong);
+}
+
 at::ScalarType index_dtype(bool out_int32) { return out_int32 ? at::kInt : at::kLong; }
 
 at::Tensor bucketize(const at::Tensor& self, const at::Tensor&, bool out_int32, bool) {
@@ -112,6 +118,7 @@ ShapeRows indexing_shapes() {
       typed_row<flip>("aten::flip"),
       typed_row<roll>("aten::roll"),
       typed_row<take>("aten::take"),
+      typed_row<nonzero_static>("aten::nonzero_static"),
       typed_row<bucketize>("aten::bucketize.Tensor"),
       typed_row<bucketize_scalar>("aten::bucketize.Scalar"),
       typed_row<searchsorted>("aten::searchsorted.Tensor"),

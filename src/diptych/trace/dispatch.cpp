@@ -247,7 +247,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (call_with_open_numbers(op, stack)) return;
   exchange_real_tensors(*recorder, plan, *stack);
   below = below - kWrapperKeys;  // which stand-ins do not have
-  if (fill_by_mask(op, stack) || narrow_by_tensor(*recorder, op, stack)) return;
+  if (fill_by_mask(op, stack) || zero_by_fill(op, stack) || narrow_by_tensor(*recorder, op, stack)) return;
   if (plan.trait == TraceTrait::kLeavesGaps && make_as_view(op, stack)) return;
   if (reads_values(plan, *stack) && answer_on_host(*recorder, op, stack)) return;
   if (plan.mutates || plan.draws_random) ++traced_writes;

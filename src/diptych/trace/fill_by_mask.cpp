@@ -10,8 +10,8 @@
 namespace diptych::detail {
 namespace {
 
-c10::OperatorHandle find(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "int_Tensor");
+c10::OperatorHandle find(const char* name, const char* overload) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
 }
 
 // Which elements along `dim` the index names, in a shape that expands to that of `self`.
@@ -25,7 +25,8 @@ at::Tensor mask_of(const at::Tensor& self, int64_t dim, const at::Tensor& index)
 }  // namespace
 
 bool fill_by_mask(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  static const auto kFill = find("aten::index_fill"), kFillInPlace = find("aten::index_fill_");
+  static const auto kFill = find("aten::index_fill", "int_Tensor"),
+                    kFillInPlace = find("aten::index_fill_", "int_Tensor");
   const bool is_in_place = op == kFillInPlace;
   if (!is_in_place && !(op == kFill)) return false;
   const size_t begin = stack->size() - 4;
@@ -37,6 +38,13 @@ bool fill_by_mask(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (is_in_place) filled = self.copy_(filled);
   stack->resize(begin);
   stack->emplace_back(std::move(filled));
+  return true;
+}
+
+bool zero_by_fill(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  static const auto kZero = find("aten::zero_", "");
+  if (!(op == kZero) || !stack->back().toTensor().is_complex()) return false;
+  stack->back().toTensor().fill_(0);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// Filling elements by their indices with a value that is a tensor.
+// Fills whose derivative ATen has not, or not for all arguments, by others that do the same.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -11,5 +11,9 @@ namespace diptych::detail {
 /// batch with the last one's value where the values alone are batched. The backward of trace() is such a call.
 /// Requires: tensors among the arguments are of the trace.
 bool fill_by_mask(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+/// Calls fill_() in place of zero_() of complex numbers, and returns whether it did: the graph holds the form that
+/// returns a new tensor, and that of zero_() has no derivative for these.
+bool zero_by_fill(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace diptych::detail
