@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
@@ -60,9 +61,9 @@ bool depends_on_version(const OpSample& sample) {
     return sample.arguments[0].isTensor() && sample.arguments[0].toTensor().scalar_type() == dtype;
   };
   if (DIPTYCH_TORCH_AT_LEAST(2, 15) && sample.op == "aten.hardtanh") return is_of(at::kByte);
-  if (DIPTYCH_TORCH_AT_LEAST(2, 14) && (sample.op == "aten.eq.Scalar" || sample.op == "aten.ne.Scalar"))
-    return is_of(at::kBFloat16);
-  return false;
+  const bool has_complex_number = std::any_of(sample.arguments.begin(), sample.arguments.end(),
+                                              [](const c10::IValue& value) { return value.isComplexDouble(); });
+  return DIPTYCH_TORCH_AT_LEAST(2, 14) && is_of(at::kBFloat16) && has_complex_number;
 }
 
 void Walk::note(const char* judge, const OpSample& sample, int number, bool takes, const std::string& where) {

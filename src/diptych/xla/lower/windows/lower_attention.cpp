@@ -124,11 +124,14 @@ std::vector<Hlo> attention_backward(const Lowering& node) {
           writer.convert(attention.shared_gradient(value_gradient, node.sizes(2)), node.dtype(2))};
 }
 
-// Dropout draws numbers. Of nothing the kernel returns what was in memory.
+// Dropout draws numbers. Of nothing the kernel returns what was in memory, and of keys and values it reads as many as
+// there are queries in a batch.
 bool is_certain(const Lowering& node, const AttentionOperands& operands) {
   const auto query = operand_sizes(node, operands.query), key = operand_sizes(node, operands.query + 1);
   const bool is_empty = std::count(query.begin(), query.end(), 0) + std::count(key.begin(), key.end(), 0) > 0;
-  return !is_empty && node.number(operands.dropout) == 0 && query[1] % key[1] == 0;
+  const auto value = operand_sizes(node, operands.query + 2);
+  const bool is_of_one_batch = key[0] == query[0] && std::equal(key.begin(), key.begin() + 3, value.begin());
+  return !is_empty && is_of_one_batch && node.number(operands.dropout) == 0 && query[1] % key[1] == 0;
 }
 bool is_attention(const Lowering& node) { return is_certain(node, kForwardOperands); }
 bool is_attention_backward(const Lowering& node) { return is_certain(node, kBackwardOperands); }
