@@ -137,6 +137,19 @@ TEST(Scan, CarriesWhatHasNoElements) {
   EXPECT_EQ(scan(body, torch::ones({0}, torch::requires_grad()), Tensors{}, {.length = 70}).first.numel(), 0);
 }
 
+// What is overwritten has a gradient, which is zero.
+TEST(Scan, OverwrittenCarryRequiresGrad) {
+  const at::Tensor other = torch::ones({2}), leaf = torch::ones({2}, torch::requires_grad());
+  const auto body = [](const Tensors& c, const Tensors&) {
+    const at::Tensor overwritten = c[1].clone().copy_(c[0]);
+    return std::pair(Tensors{overwritten, overwritten.clone()}, Tensors{});
+  };
+  const Tensors last = scan(body, Tensors{other, leaf}, Tensors{}, {.length = 2}).first;
+  EXPECT_TRUE(last[0].requires_grad() && last[1].requires_grad());
+  last[0].sum().backward();
+  EXPECT_TRUE(!leaf.grad().defined() || at::equal(leaf.grad(), torch::zeros({2})));
+}
+
 TEST(Scan, ZeroesComplexNumbersAtSecondOrder) {
   const at::Tensor x = torch::rand({2, 3, 3}, torch::kComplexDouble).set_requires_grad(true);
   const auto zeroed = [](const at::Tensor& slice) {

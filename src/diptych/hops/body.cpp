@@ -116,6 +116,15 @@ std::vector<at::Tensor> Body::run(std::vector<at::Tensor>&& inputs, const RunOpt
   return program().run(std::move(inputs), options);
 }
 
+// The graph knows less than the capture: where a carry is overwritten it holds what it is overwritten by.
+bool Body::carry_settles_to_require_grad(size_t carry, const std::vector<bool>& requires_grad,
+                                         size_t num_carries) const {
+  const auto begin = static_cast<int64_t>(num_carries);
+  return capture_ && traced_requires_grad_[carry] && differentiable_[carry] &&
+         std::equal(requires_grad.begin() + begin, requires_grad.end(), traced_requires_grad_.begin() + begin,
+                    traced_requires_grad_.end());
+}
+
 // Only the code itself knows which gradients flow. An input that required grad in the capture but does not here has a
 // gradient that nobody takes.
 std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>& requires_grad) const {

@@ -35,6 +35,9 @@ class Body {
   bool result_requires_grad(size_t index) const {
     return capture_ ? differentiable_[index] : result(index).requires_grad;
   }
+  /// Whether the capture found that a carry requires grad from the second step on, of a loop whose inputs require it
+  /// so.
+  bool carry_settles_to_require_grad(size_t carry, const std::vector<bool>& requires_grad, size_t num_carries) const;
   /// The tensors that the function captured, in order of first use; none for a graph.
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
   /// What the function did to its inputs; nothing for a graph.

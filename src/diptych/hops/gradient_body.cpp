@@ -143,6 +143,9 @@ class Builder {
 
 std::shared_ptr<const BodyPair> settled_pair(const Body& body, std::vector<bool> requires_grad, size_t num_carries,
                                              bool create_graph) {
+  for (size_t i = 0; i < num_carries; ++i) {
+    requires_grad[i] = requires_grad[i] || body.carry_settles_to_require_grad(i, requires_grad, num_carries);
+  }
   while (true) {
     auto pair = body.pair(requires_grad, num_carries, create_graph);
     bool changed = false;
