@@ -8,7 +8,8 @@ another Python than .venv's build/torch-VERSION-py3.13. The stages: `install`, `
 (tools/torch_differences.py against .venv's torch), `package` (the Python package alone, for wheels), `build`, `test`.
 All run even if one before them fails, but for the tests, which need the build. A skipped test is a failure: what is meant to be run
 before a release was not run. With --minutes the tests end by themselves, and what was not reached is named; with --in-part, as
-.ci/run has it, every stage ends by then, and what was not reached is no failure, nor is a torch that can't be installed, as for want of room.
+.ci/run has it, no stage goes on for more than four minutes after, and what was not reached is no failure, nor is a torch that can't be
+installed, as for want of room.
 """
 import argparse
 import os

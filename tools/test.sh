@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.." || exit 1
 preset=$1 jobs=$2 only=${ONLY:-}
 ninja_log=build/$preset/.ninja_log report=build/$preset/tests.xml output=build/$preset/tests.log
 earlier=$(stat -c %s "$ninja_log" 2>/dev/null || echo 0)
-. tools/test_environment.sh
+. tools/test_environment.sh || exit 1
 
 failed=() stages=()
 # timed <stage> <command>...: the command's status; says nothing of its own.

@@ -48,6 +48,12 @@ std::vector<float> losses_of(TrainRun& run, int64_t steps) {
   return run.state().losses;
 }
 
+void save_after(int64_t steps, const TrainOptions& options, const Task& task, const CheckpointFolder& checkpoints) {
+  TrainRun run(options, task, "eager");
+  losses_of(run, steps);
+  checkpoints.save(run.state(), options.run);
+}
+
 TEST(Trainer, ResumedRunHasTheSameLossesAsAnUninterruptedOne) {
   const DigitsData digits(data_path("digits.csv"));
   const TrainOptions options = small_options();
@@ -56,11 +62,7 @@ TEST(Trainer, ResumedRunHasTheSameLossesAsAnUninterruptedOne) {
   const auto expected = losses_of(whole, options.steps);
   TemporaryFolder folder;
   const CheckpointFolder checkpoints(folder.path());
-  {
-    TrainRun first(options, task, "eager");
-    losses_of(first, 5);
-    checkpoints.save(first.state(), options.run);
-  }
+  save_after(5, options, task, checkpoints);
   torch::manual_seed(99);
   TrainRun second(options, task, "eager");
   second.resume(*checkpoints.newest());
@@ -78,11 +80,7 @@ TEST(Trainer, ResumedForMoreStepsKeepsTheRatesOfThoseDone) {
   const Task task = digits_task(options, digits);
   TemporaryFolder folder;
   const CheckpointFolder checkpoints(folder.path());
-  {
-    TrainRun first(options, task, "eager");
-    losses_of(first, 5);
-    checkpoints.save(first.state(), options.run);
-  }
+  save_after(5, options, task, checkpoints);
   options.steps *= 3;
   TrainRun second(options, task, "eager");
   second.resume(*checkpoints.newest());
@@ -112,9 +110,8 @@ TEST(Trainer, RefusesACheckpointOfOtherOptions) {
   const Task task = digits_task(options, digits);
   TemporaryFolder folder;
   const CheckpointFolder checkpoints(folder.path());
+  save_after(1, options, task, checkpoints);
   TrainRun run(options, task, "eager");
-  run.step();
-  checkpoints.save(run.state(), options.run);
   options.run["--width"] = "32";
   expect_error([&] { run.resume(*checkpoints.newest()); }, "was made with --width 16, and this run has 32");
 }

@@ -119,10 +119,10 @@ def check(program, command, torch_headers, build):
         by_header[" -> ".join(brought_by(chains[header]))] += count
     found = functions(Path(folder) / output)
     most_lines, most_functions = BOUNDS[program]
-    print(f"{program}: {sum(more.values())} lines, {found.total()} functions, {sum(lines.values())} of {sum(torch_headers.values())}")
+    print(f"{program}: {sum(more.values())} lines, {found.total()} functions, {sum(lines.values())} lines in all of {sum(torch_headers.values())}")
     return [
         *fault(program, "lines that <torch/torch.h> has not", sum(more.values()), most_lines, by_header, "lines"),
-        *fault(program, "lines in all, where <torch/torch.h> alone is heavy", sum(lines.values()), sum(torch_headers.values()), lines, "lines"),
+        *fault(program, "lines of headers in all, more than <torch/torch.h> has", sum(lines.values()), sum(torch_headers.values()), lines, "lines"),
         *fault(program, "functions of templates", found.total(), most_functions, found, "of"),
     ]
 

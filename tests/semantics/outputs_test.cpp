@@ -75,7 +75,6 @@ TEST(Tangents, ChannelsLastTangents) {
   EXPECT_TRUE(at::allclose(a.grad(), b.grad(), 1e-4, 1e-5));
 }
 
-// Outputs that can't be differentiated.
 // LibTorch lays these out in another way where tensors have no memory.
 TEST(Layouts, PlacesOfWhatIsNotZeroAreContiguous) {
   expect_as_eager(without_grad, [](const Tensors& t) -> Tensors {
@@ -84,6 +83,7 @@ TEST(Layouts, PlacesOfWhatIsNotZeroAreContiguous) {
   });
 }
 
+// Outputs that can't be differentiated.
 TEST(RequiresGrad, IntegerArgmaxAndDetachedOutputs) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors {
     const auto y = t[0].exp();

@@ -84,7 +84,7 @@ class Script(unittest.TestCase):
         self.addCleanup(shutil.rmtree, folder)
         tools = folder / "tools"
         tools.mkdir()
-        for name in ("test.sh", "times.py"):
+        for name in ("test.sh", "test_environment.sh", "times.py"):
             shutil.copy(ROOT / "tools" / name, tools)
         summary = "100% tests passed, 0 tests failed out of 4" if ctest == 0 else "75% tests passed, 1 tests failed out of 4\n\nThe following tests FAILED:\n\t2 - hops_cond"
         programs = {
