@@ -14,6 +14,7 @@ installed, as for want of room.
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ REQUIREMENTS = ROOT / "tools" / "requirements.txt"
 STAGES = ("install", "probe", "differences", "package", "build", "test")
 # Not run without the packages of `make check-models`, in any version.
 MAY_BE_SKIPPED = {"python.models"}
+MOMENT = 1.0  # seconds that a stage gets at least
 ROOM = 16e9  # bytes on the disk for an environment with CUDA's libraries, their archives and a build
 
 
@@ -118,16 +120,21 @@ class Check:
         self.build_folder.mkdir(parents=True, exist_ok=True)
         log = self.build_folder / f"{stage}.log"
         # ctest begins no test after the deadline; those that run then may end.
-        limit = max(1.0, self.deadline + 240 - time.monotonic()) if self.in_part and self.deadline else None
+        limit = max(MOMENT, self.deadline + 240 - time.monotonic()) if self.in_part and self.deadline else None
         with log.open("w") as output:
+            # A session of its own, so that what ninja and ctest have started ends with them.
+            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}, start_new_session=True)
             try:
-                status = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})},
-                                        check=False, timeout=limit)
-            except subprocess.TimeoutExpired:
-                raise NotReachedError(f"{stage} did not end in time") from None
-        if status.returncode:
+                status = process.wait(limit)
+            except BaseException as why:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                if isinstance(why, subprocess.TimeoutExpired):
+                    raise NotReachedError(f"{stage} did not end in time") from None
+                raise
+        if status:
             say(f"{stage} failed; the last words of {log}:\n" + "\n".join(log.read_text(errors="replace").splitlines()[-30:]))
-        return status.returncode
+        return status
 
     @staticmethod
     def _packages(python):

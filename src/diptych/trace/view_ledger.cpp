@@ -19,9 +19,9 @@ namespace fn = at::functionalization;
 // say so too often: it does for empty_like(), too. A view that is taken under no_grad requires grad as its base does.
 void ViewLedger::note_write(const at::Tensor& self) {
   const bool is_seen = c10::GradMode::is_enabled() && self.requires_grad();
-  const bool has_history = self.requires_grad() || with_history_.contains(self.storage().unsafeGetStorageImpl());
+  const bool has_history = self.requires_grad() || with_history_.has_memory_of(self);
   if (!c10::GradMode::is_enabled() || passes_no_gradient(self)) {
-    written_unseen_.emplace(self.storage().unsafeGetStorageImpl(), self.storage());
+    written_unseen_.add_memory_of(self);
   }
   any_write_ = true;
   rewrites_history_ |= has_history && !is_seen;
@@ -34,15 +34,11 @@ bool ViewLedger::passes_no_gradient(const at::Tensor& view) const {
 }
 
 void ViewLedger::note_view_of(const OperatorPlan& plan, const at::Tensor& self) {
-  if (plan.stops_gradient && self.requires_grad()) keep_history_of(self);
+  if (plan.stops_gradient && self.requires_grad()) with_history_.add_memory_of(self);
 }
 
 void ViewLedger::note_written(const at::Tensor& self) {
-  if (self.requires_grad()) keep_history_of(self);
-}
-
-void ViewLedger::keep_history_of(const at::Tensor& tensor) {
-  with_history_.emplace(tensor.storage().unsafeGetStorageImpl(), tensor.storage());
+  if (self.requires_grad()) with_history_.add_memory_of(self);
 }
 
 void ViewLedger::note_view(const OperatorPlan& plan, const at::Tensor& view) {

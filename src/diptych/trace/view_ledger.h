@@ -33,7 +33,7 @@ class ViewLedger {
   void note_strided(const PrimalTable& primals, const torch::jit::Stack& stack);
   /// Notes a tensor that shares the memory of one with a history, which no operator made: see
   /// Note [Data of stand-ins].
-  void note_data(const at::Tensor& tensor) { keep_history_of(tensor); }
+  void note_data(const at::Tensor& tensor) { with_history_.add_memory_of(tensor); }
   /// Notes that primals were merged, and whether one of them requires grad.
   void note_merged(bool any_requires_grad);
   /// Keeps a view of a merged primal among those that the function took.
@@ -50,9 +50,7 @@ class ViewLedger {
   /// autograd computes. What such a write leaves in a tensor without a history, as in a buffer, has none in both.
   bool rewrites_history() const { return rewrites_history_; }
   /// Whether memory was changed where autograd would not see it, whatever its history is now.
-  bool has_unseen_write(const at::Tensor& stand_in) const {
-    return written_unseen_.contains(stand_in.storage().unsafeGetStorageImpl());
-  }
+  bool has_unseen_write(const at::Tensor& stand_in) const { return written_unseen_.has_memory_of(stand_in); }
   /// Whether primals were merged: their elements come from a storage that autograd does not know.
   bool merges_primals() const { return merges_; }
   /// Whether the graph, differentiated again, might not compute what autograd computes.
@@ -80,7 +78,20 @@ class ViewLedger {
   bool writes_by_strides() const { return writes_by_strides_; }
 
  private:
-  void keep_history_of(const at::Tensor& tensor);
+  /// Storages, kept alive, since another storage may get the address of a dead one.
+  class StorageSet {
+   public:
+    void add_memory_of(const at::Tensor& tensor) {
+      storages_.emplace(tensor.storage().unsafeGetStorageImpl(), tensor.storage());
+    }
+    bool has_memory_of(const at::Tensor& tensor) const {
+      return storages_.contains(tensor.storage().unsafeGetStorageImpl());
+    }
+
+   private:
+    std::unordered_map<const c10::StorageImpl*, c10::Storage> storages_;
+  };
+
   bool passes_no_gradient(const at::Tensor& view) const;
   bool is_unwritable(const OperatorPlan& plan, const at::Tensor& view) const;
 
@@ -88,11 +99,10 @@ class ViewLedger {
   bool any_write_ = false;
   bool rewrites_history_ = false;
   bool merges_ = false;
-  /// Storages of which a tensor requires grad; kept, since another storage may get the address of a dead one.
-  std::unordered_map<const c10::StorageImpl*, c10::Storage> with_history_;
-  std::unordered_map<const c10::StorageImpl*, c10::Storage> written_unseen_;  ///< kept likewise
-  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;               ///< that the function took
-  std::unordered_set<ViewStep> unwritable_steps_;  ///< functionalization can't write back through them
+  StorageSet with_history_;                                      ///< of which a tensor requires grad
+  StorageSet written_unseen_;                                    ///< by autograd
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
+  std::unordered_set<ViewStep> unwritable_steps_;                ///< functionalization can't write back through them
   std::unordered_set<ViewStep> no_grad_steps_;
   std::unordered_set<ViewStep> stopping_steps_;  ///< gradients don't pass them
   std::unordered_set<ViewStep> reinterpreting_steps_;

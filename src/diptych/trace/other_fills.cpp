@@ -1,4 +1,4 @@
-#include "diptych/trace/fill_by_mask.h"
+#include "diptych/trace/other_fills.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/index_fill.h>

@@ -1,4 +1,4 @@
-// Fills whose derivative ATen has not, or not for all arguments, by others that do the same.
+// Fills by another operator, where ATen has no derivative of the one at hand, or not for all arguments.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
