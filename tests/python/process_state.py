@@ -11,7 +11,7 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer
 from torch.utils import deterministic
 
-import onednn  # noqa: F401: as all tests are to have it
+import torch_for_tests  # noqa: F401
 
 _HOOKS = (*(held for name, held in vars(modules).items() if name.startswith("_global_") and isinstance(held, dict)),
           optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks)

@@ -20,7 +20,7 @@ from torch.utils import _pytree
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 from as_near import WIDE, is_as_true, shaken, to_wide  # noqa: E402
-import onednn  # noqa: E402, F401
+import torch_for_tests  # noqa: E402, F401
 
 OUTCOMES = ("passed", "eager refuses", "original", "refused", "wrong", "error", "slow", "crashed")  # from good to bad
 EAGER_RAISES = "a result is returned, expected what eager raises:"

@@ -17,6 +17,7 @@ import warnings
 from functools import partial
 
 import torch
+import torch._dynamo  # noqa: F401: each child would import it for itself when it first compiles or batches
 
 import judge
 import repeating
