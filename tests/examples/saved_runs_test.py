@@ -17,18 +17,26 @@ import diptych
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "python"))
+
+from children import in_child  # noqa: E402
+
 PROGRAM = ROOT / "examples/python/train_gpt.py"
-PYTHON = [sys.executable, str(PROGRAM)]
+PYTHON = [str(PROGRAM)]
 SMALL = "--batch 2 --block 16 --layers 2 --width 16 --heads 2".split()
 CPP = []
 
 
-def train_gpt():
-    """The Python program as a module: mistakes are many, and importing torch for each takes seconds."""
+def run_python(arguments, folder):
+    """Yields the status of the Python program, what it printed and its words of errors: in a child, which need not import torch again."""
+    os.chdir(folder)
     spec = importlib.util.spec_from_file_location("train_gpt", PROGRAM)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        spec.loader.exec_module(module)
+        status = module.main(arguments)
+    yield status, out.getvalue(), err.getvalue()
 
 
 class Case(unittest.TestCase):
@@ -38,10 +46,11 @@ class Case(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def start(self, program, *arguments):
-        command = [*program, *(SMALL if program is PYTHON and "--load" not in arguments else []), *map(str, arguments)]
-        # Runs that are loaded are run by the interpreter, and are the others' to the last bit if those are, too.
-        environment = {**os.environ, "DIPTYCH_BACKEND": "interpreter"}
-        return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=200, env=environment)
+        arguments = [*(SMALL if program is PYTHON and "--load" not in arguments else []), *map(str, arguments)]
+        if program is PYTHON:
+            [result] = in_child(lambda: run_python(arguments, self.folder))
+            return subprocess.CompletedProcess(program, *result)
+        return subprocess.run([*program, *arguments], capture_output=True, text=True, cwd=self.folder, timeout=200)
 
     def losses(self, program, *arguments):
         """The losses as they were printed, with the numbers of their steps: nine digits tell any two floats apart."""
@@ -97,18 +106,8 @@ class Exchange(Case):
 class Refusals(Case):
     def setUp(self):
         super().setUp()
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(self.folder)
         self.losses(PYTHON, "--steps", 1, "--save", "run")
         self.parameters = diptych.load_tensors(str(self.folder / "run.safetensors"))
-
-    def start(self, program, *arguments):
-        if program is CPP:
-            return super().start(program, *arguments)
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = train_gpt().main([*(SMALL if "--load" not in arguments else []), *map(str, arguments)])
-        return subprocess.CompletedProcess(program, status, out.getvalue(), err.getvalue())
 
     def check_refused(self, words, steps=1, save="after"):
         """Both programs refuse the run in these words, end with 2, and leave the folder as it was."""
@@ -173,5 +172,8 @@ if __name__ == "__main__":
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
     CPP = [str(Path(arguments.cpp).resolve())]
-    os.environ["OMP_NUM_THREADS"] = "1"  # sums of as many parts in both
+    torch.set_num_threads(1)  # sums of as many parts in both
+    os.environ["OMP_NUM_THREADS"] = "1"
+    # Runs that are loaded are run by the interpreter, and are the others' to the last bit if those are, too.
+    os.environ["DIPTYCH_BACKEND"] = "interpreter"
     unittest.main(argv=[sys.argv[0], *arguments.cases], verbosity=2)
