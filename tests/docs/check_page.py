@@ -24,11 +24,13 @@ BLOCK = re.compile(
 )
 MARKER = re.compile(r"^<!-- (?:file:|output:|prints)", re.M)
 # Each line of the input is a list of blocks, which a child runs; what each has printed is a line of the output, or else what the
-# child wrote to its standard error. What pages import is imported once.
+# child wrote to its standard error. What pages import is imported once, and Dynamo, which optimizers import; a collection of all
+# generations would look through all of it.
 SESSIONS = """
-import contextlib, io, json, linecache, os, sys, tempfile, traceback, types
+import contextlib, gc, io, json, linecache, os, sys, tempfile, traceback, types
 with contextlib.suppress(ImportError):
-    import diptych, torch
+    import diptych, torch, torch._dynamo
+gc.set_threshold(700, 10, 1000)
 
 def run_all(blocks):
     main, printed = types.ModuleType("__main__"), []
