@@ -184,11 +184,11 @@ def same(got, expected):
 @pytest.mark.parametrize("name", CASES)
 def test_results_and_gradients_are_those_of_torch(name):
     compiled = diptych.aot_function(CASES[name])
-    for seed in range(3):
+    for seed in range(2):
         expected = results_and_gradients(CASES[name], seed)
         same(results_and_gradients(compiled, seed), expected)
     stats = compiled.stats()
-    assert (stats.misses, stats.hits, stats.originals) == (1, 2, 0), (stats.last_miss, stats.last_original)
+    assert (stats.misses, stats.hits, stats.originals) == (1, 1, 0), (stats.last_miss, stats.last_original)
 
 
 @pytest.mark.parametrize("name", ("cond_of_a_tensor", "cond_of_closures_and_modules", "scan_with_a_closure", "scan_of_trees_reversed", "while_of_trees", "map_of_trees_with_operands"))
