@@ -11,9 +11,12 @@ if [ $# -gt 0 ]; then
 else
   mapfile -t files < <(tools/sources.sh '*.h' '*.cpp')
 fi
+# each_core <options of clang-format>: all files, as many at once as there are cores.
+each_core() { printf '%s\0' "${files[@]}" | xargs -0 -n 50 -P "$(nproc)" clang-format "$@"; }
+
 if [ -z "$check" ]; then
-  clang-format -i "${files[@]}"
-elif ! clang-format --dry-run --Werror "${files[@]}"; then
+  each_core -i
+elif ! each_core --dry-run --Werror; then
   echo "format: the files above differ from .clang-format; run make format" >&2
   exit 1
 else
