@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-all test-affected test-each wheel wheels docs debug threads bench check-cpus check-torch test-gpu check-jax check-models fuzz mutants format tidy lint clean
+.PHONY: help setup train test test-all test-affected test-each wheel wheels sdist docs debug threads bench check-cpus check-torch test-gpu check-jax check-models fuzz mutants format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -32,6 +32,9 @@ wheel: setup ## Build the Python package and leave its wheel in dist/
 
 wheels: setup ## A wheel for each Python, with a library for each torch: make wheels TORCHES="2.13.0 2.15.0" PYTHONS="python3.11 python3.13"
 	@tools/wheels.sh dist $(JOBS) "$(TORCHES)" $(PYTHONS)
+
+sdist: setup ## Leave the source distribution in dist/, which pip builds where it is installed
+	@tools/sdist.sh dist
 
 docs: setup ## Build the documentation site, and say where it is
 	@tools/build.sh ci $(JOBS) site

@@ -53,12 +53,16 @@ def check_refusal(options, folder):
 
 
 def check_configuration(options, folder):
-    """`pip install .` finds the torch of the environment that it installs into, and all else that it compiles with."""
+    """`pip install` of the source distribution finds the torch of the environment that it installs into, and all else that it compiles with."""
     shutil.rmtree(folder, ignore_errors=True)
+    run(options.source / "tools" / "sdist.sh", folder, env={"PYTHON": sys.executable}, expect="sdist: ")
+    [archive] = folder.glob("*.tar.gz")
+    shutil.unpack_archive(archive, folder)
+    source = folder / archive.name.removesuffix(".tar.gz")
     site_packages = pathlib.Path(options.torch_dir).parents[3]
-    run("cmake", "-G", "Ninja", "-S", options.source, "-B", folder, "-DSKBUILD=2", f"-DCMAKE_CXX_COMPILER={options.compiler}", "-DDIPTYCH_PYTHON=ON",
+    run("cmake", "-G", "Ninja", "-S", source, "-B", folder / "build", "-DSKBUILD=2", f"-DCMAKE_CXX_COMPILER={options.compiler}", "-DDIPTYCH_PYTHON=ON",
         "-DDIPTYCH_TESTS=OFF", "-DDIPTYCH_EXAMPLES=OFF", f"-DCMAKE_PREFIX_PATH={site_packages}", expect="Configuring done")
-    run("ninja", "-C", folder, "-t", "commands", "diptych_python", expect="_core.")
+    run("ninja", "-C", folder / "build", "-t", "commands", "diptych_python", expect="_core.")
 
 
 def make_wheel(options, folder):
